@@ -1,0 +1,112 @@
+"""The cost model: XGBoost on the features that were stored with the records."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from tvm.ir.utils import derived_object
+from tvm.s_tir.meta_schedule.cost_model import XGBModel
+from tvm.s_tir.meta_schedule.cost_model.xgb_model import FeatureGroup
+
+from tunebook.cache.records import Record
+from tunebook.tuner.hashing import module_hash
+
+# Below this many samples the model knows less than chance.
+_FEWEST_SAMPLES = 24
+# Training again pays once the data grew by this share.
+_GROWTH = 0.2
+# What TVM's model calls the cost of a failure, in seconds.
+_FAILED_SECONDS = 1e10
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One record as the model learns it.
+
+    `group` is what its cost may be compared with: workload, target and cost unit. `features` has
+    one row per buffer store of the scheduled module. `seconds` is None for a failure.
+    """
+
+    group: str
+    features: NDArray[np.float32]
+    seconds: float | None
+
+
+def sample_of(record: Record) -> Sample | None:
+    """The sample of a record, or None where it has no features."""
+    measured = record.measurement
+    if not measured.features or not measured.feature_columns:
+        return None
+    rows = np.frombuffer(measured.features, dtype="<f4").reshape(-1, measured.feature_columns)
+    unit = "emulated" if measured.emulated else "board"
+    return Sample(f"{record.key} | {unit}", rows.astype("float32"), measured.seconds)
+
+
+@derived_object
+class _FeatureModel(XGBModel._cls):  # type: ignore[misc]
+    """TVM's XGBoost model, fed with stored features, which puts what is known last."""
+
+    def __init__(self, threads: int, seed: int) -> None:
+        super().__init__(num_warmup_samples=0, num_tuning_cores=threads)
+        self.config = self.config._replace(seed=seed)
+        self.known: frozenset[str] = frozenset()
+        self._random = np.random.default_rng(seed)
+
+    def predict(self, context: Any, candidates: Sequence[Any]) -> NDArray[np.float64]:
+        if self.booster is None:
+            scores = self._random.uniform(0.01, 1.0, size=len(candidates))
+        else:
+            features = self.extractor.extract_from(context, candidates)
+            scores = self._predict([one.numpy().astype("float32") for one in features])
+            scores = np.maximum(scores, 0.0) + 1e-6
+        hashes = [module_hash(candidate.sch.mod) for candidate in candidates]
+        scores[[one in self.known for one in hashes]] = 0.0
+        return np.asarray(scores, dtype="float64")
+
+
+class CostModel:
+    """Learns from records, and ranks candidates for the evolutionary search."""
+
+    def __init__(self, *, threads: int, seed: int) -> None:
+        self.tvm_model = _FeatureModel(threads, seed)
+        self._model = self.tvm_model._inst
+        self._groups: dict[str, list[Sample]] = {}
+        self._samples = 0
+        self._trained_samples = 0
+
+    @property
+    def trained(self) -> bool:
+        """Whether it ranks by what it learnt, not by chance."""
+        return self._model.booster is not None
+
+    def learn(self, samples: Iterable[Sample]) -> None:
+        """Adds samples, and trains again once they make a difference."""
+        for sample in samples:
+            self._groups.setdefault(sample.group, []).append(sample)
+            self._samples += 1
+        grown = self._samples - self._trained_samples
+        if self._samples < _FEWEST_SAMPLES or grown < max(1.0, _GROWTH * self._trained_samples):
+            return
+        self._train()
+        self._trained_samples = self._samples
+
+    def put_last(self, known: frozenset[str]) -> None:
+        """Scores candidates of these module hashes below every other."""
+        self._model.known = known
+
+    def _train(self) -> None:
+        features: list[NDArray[np.float32]] = []
+        ratios: list[NDArray[np.float32]] = []
+        for name, samples in self._groups.items():
+            costs = [_FAILED_SECONDS if one.seconds is None else one.seconds for one in samples]
+            group = FeatureGroup(name, [one.features for one in samples], np.array(costs, "f4"))
+            if group.min_cost >= _FAILED_SECONDS:
+                continue
+            features.extend(group.features)
+            ratios.append(group.min_cost / group.costs)
+        if features:
+            self._model._train(xs=features, ys=np.concatenate(ratios))

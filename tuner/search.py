@@ -1,0 +1,151 @@
+"""The search for candidates of one task: MetaSchedule's evolutionary search, a round at a time.
+
+The search keeps no state between rounds but its random numbers: what was measured comes from the
+store each time, so that a worker which takes over goes on where its predecessor stopped.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import tvm
+from tvm.ir.utils import derived_object
+from tvm.s_tir import Schedule, Trace
+from tvm.s_tir import meta_schedule as ms
+
+from tunebook.cache.errors import UntrustedTraceError
+from tunebook.cache.records import Candidate, Record
+from tunebook.cache.traces import check_trace
+from tunebook.tuner.cost_model import CostModel
+from tunebook.tuner.hashing import module_hash
+from tunebook.tuner.tvm_compat import load_cpu_intrinsics
+
+# Replaying mutated traces is where a search's time goes: on a 3x3 convolution TVM's 512 and 4
+# take eight times as long as these, and what they find is not measurably faster.
+_POPULATION = 128
+_GENERATIONS = 2
+_MEASURED_SHARE = 0.2
+# Candidates asked for beyond the round's size, since some are known already.
+_SPARE_SHARE = 0.25
+_SPARE = 2
+# The rest of the population is sampled afresh; fewer than this many that replay is no space.
+_FEWEST_SAMPLED = 4
+_ANY_FAILURES = 3
+
+
+@derived_object
+class _MeasuredTraces(ms.database.PyDatabase):  # type: ignore[misc]
+    """Feeds the best measured traces of this workload into the search's population."""
+
+    def __init__(self, workload: Any, target: Any, records: Sequence[Record]) -> None:
+        super().__init__()
+        self._workload = workload
+        self._records = [_tuning_record(record, workload, target) for record in records]
+
+    def has_workload(self, mod: Any) -> bool:
+        return True
+
+    def commit_workload(self, mod: Any) -> Any:
+        return self._workload
+
+    def get_top_k(self, workload: Any, top_k: int) -> list[Any]:
+        return self._records[:top_k]
+
+    def __len__(self) -> int:
+        return len(self._records)
+
+
+def _tuning_record(record: Record, workload: Any, target: Any) -> Any:
+    sch = Schedule(workload.mod)
+    Trace.apply_json_to_schedule(json.loads(record.candidate.trace), sch)
+    seconds = [record.measurement.seconds]
+    return ms.database.TuningRecord(sch.trace, workload, seconds, target)
+
+
+class TaskSearch:
+    """Proposes candidates for one workload on one target.
+
+    `threads` is how many the search may use, `seed` what makes it repeatable.
+    """
+
+    def __init__(self, tir: str, target: Any, model: CostModel, *, threads: int, seed: int):
+        load_cpu_intrinsics()
+        self._mod = tvm.ir.load_json(tir)
+        self._target = target
+        self._model = model
+        self._threads = threads
+        self._seed = seed
+        self._rounds = 0
+        self._spaces: list[Any] | None = None
+
+    def propose(
+        self, count: int, measured: Sequence[Record], known: frozenset[str]
+    ) -> list[Candidate]:
+        """At most `count` candidates whose modules are not in `known` and differ among each other.
+
+        `measured` are this task's successful records, fastest first. Fewer than `count`, also
+        none, means that the search finds nothing new.
+        """
+        wanted = count + int(count * _SPARE_SHARE) + _SPARE
+        self._model.put_last(known)
+        found = self._generate(wanted, measured)
+        fresh: dict[str, Candidate] = {}
+        for sch in found:
+            name = module_hash(sch.mod)
+            if name not in known and name not in fresh:
+                fresh[name] = Candidate(json.dumps(_plain(sch.trace.as_json())), name)
+        return list(fresh.values())[:count]
+
+    def _generate(self, wanted: int, measured: Sequence[Record]) -> list[Any]:
+        context = self._context(generations=_GENERATIONS if self._model.trained else 0)
+        if self._spaces is None:
+            self._spaces = list(context.generate_design_space())
+        workload = ms.database.Workload(self._mod)
+        best = [record for record in measured if _trusted(record)]
+        database = _MeasuredTraces(
+            workload, self._target, best[: int(_POPULATION * _MEASURED_SHARE)]
+        )
+        context.pre_tuning(wanted, wanted, self._spaces, database, self._model.tvm_model)
+        found = context.generate_measure_candidates()
+        context.post_tuning()
+        return [] if found is None else [candidate.sch for candidate in found]
+
+    def _context(self, generations: int) -> Any:
+        self._rounds += 1
+        return ms.TuneContext(
+            mod=self._mod,
+            target=self._target,
+            space_generator="post-order-apply",
+            search_strategy=ms.search_strategy.EvolutionarySearch(
+                population_size=_POPULATION,
+                init_measured_ratio=_MEASURED_SHARE,
+                init_min_unmeasured=_FEWEST_SAMPLED,
+                max_fail_count=_ANY_FAILURES,
+                genetic_num_iters=generations,
+            ),
+            rand_state=1 + (self._seed * 7919 + self._rounds * 104729) % (2**31 - 2),
+            num_threads=self._threads,
+        )
+
+
+def _trusted(record: Record) -> bool:
+    try:
+        check_trace(record.candidate.trace)
+    except UntrustedTraceError:
+        return False
+    return True
+
+
+def _plain(value: Any) -> Any:
+    """TVM's containers as Python's, since `json` knows only these."""
+    if value is None or isinstance(value, bool | int | float):
+        return value
+    if isinstance(value, str):
+        return str(value)
+    if isinstance(value, dict) or hasattr(value, "items"):
+        return {str(key): _plain(one) for key, one in value.items()}
+    if hasattr(value, "__iter__"):
+        return [_plain(one) for one in value]
+    return value.value

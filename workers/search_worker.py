@@ -1,0 +1,185 @@
+"""The search worker: plans, claims and runs a job's rounds until its budget or its time is spent."""
+
+from __future__ import annotations
+
+import logging
+import os
+import tempfile
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+from tunebook.cache.keys import ScheduleKey
+from tunebook.cache.store import Store
+from tunebook.cache.targets import Target
+from tunebook.tuner.allocation import RoundSizes, propose_rounds
+from tunebook.tuner.build_pool import BuildPool
+from tunebook.tuner.compiler import compiler_text
+from tunebook.tuner.measuring import Measurer
+from tunebook.tuner.trials import BoardAddress
+from tunebook.workers.progress import ProgressListener, ProgressMeter
+from tunebook.workers.round_runner import RoundRunner
+from tunebook.workers.task_tools import TaskTools
+
+_log = logging.getLogger(__name__)
+# Another worker has every open round: look again after this many seconds.
+_IDLE_SECONDS = 0.5
+# Where building overlaps measuring, one round is searched for while another is measured.
+_OVERLAPPING_ROUNDS = 2
+
+
+@dataclass(frozen=True)
+class WorkerSettings:
+    """How a worker works; times in seconds."""
+
+    seed: int = 0
+    sizes: RoundSizes = RoundSizes()
+    processes: int = 2
+    compile_timeout: float = 60.0
+    run_timeout: float = 10.0
+    board_timeout: float = 60.0
+
+    @classmethod
+    def for_this_machine(cls, *, board_timeout: float, seed: int = 0) -> WorkerSettings:
+        """One build process and one search thread a core."""
+        cores = len(os.sched_getaffinity(0))
+        return cls(seed=seed, processes=cores, board_timeout=board_timeout)
+
+
+@dataclass(frozen=True)
+class RunSummary:
+    """What one run of a worker did: `trials` measured in `seconds`, and why it ended."""
+
+    trials: int
+    seconds: float
+    ended: str
+
+
+class SearchWorker:
+    """Works for one job on one board class."""
+
+    def __init__(
+        self,
+        store: Store,
+        target: Target,
+        board: BoardAddress,
+        settings: WorkerSettings,
+        listener: ProgressListener,
+        *,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._store = store
+        self._target = target
+        self._board = board
+        self._settings = settings
+        self._listener = listener
+        self._monotonic = monotonic
+        self._stop = threading.Event()
+
+    def run(self, job_id: int, seconds: float | None = None) -> RunSummary:
+        """Runs rounds until the budget is spent, `seconds` are over, or nothing is left to try.
+
+        Overruns `seconds` by less than a round. Raises BoardError when no board can be had.
+        """
+        before = self._store.budget(job_id)
+        meter = ProgressMeter(self._listener, self._monotonic, before, seconds)
+        settings = self._settings
+        with (
+            tempfile.TemporaryDirectory(prefix="tunebook-") as folder,
+            BuildPool(settings.processes, settings.compile_timeout, Path(folder)) as builds,
+            Measurer(
+                self._board,
+                num_cores=self._target.num_cores,
+                board_timeout=settings.board_timeout,
+                run_timeout=settings.run_timeout,
+            ) as measurer,
+        ):
+            tools = TaskTools(
+                self._store,
+                builds,
+                self._target,
+                compiler_text(),
+                threads=settings.processes,
+                seed=settings.seed,
+            )
+
+            def on_trial(key: ScheduleKey) -> None:
+                if meter.due:
+                    self._report(meter, job_id, key.op)
+
+            runner = RoundRunner(self._store, self._board, builds, measurer, tools, on_trial)
+            self._measure_untuned(job_id, tools, measurer, meter)
+            self._verify_leftovers(job_id, runner)
+            ended = self._run_rounds(job_id, runner, meter)
+        spent = self._store.budget(job_id).spent - before.spent
+        return RunSummary(spent, meter.elapsed, ended)
+
+    def _measure_untuned(
+        self, job_id: int, tools: TaskTools, measurer: Measurer, meter: ProgressMeter
+    ) -> None:
+        unknown = [t for t in self._store.task_states(job_id) if t.untuned_seconds is None]
+        if self._store.budget(job_id).spent >= self._store.budget(job_id).limit:
+            return
+        tools.build_references([task.key for task in unknown])
+        for task in unknown:
+            self._report(meter, job_id, f"untuned {task.key.op}")
+            reference = tools.reference(task.key)
+            if reference is None:
+                continue
+            measurement = measurer.measure(reference, tools.program(task.key))
+            if measurement.seconds is None:
+                _log.warning("%s: untuned program: %s", task.key, measurement.error_text)
+            else:
+                self._store.set_untuned_seconds(task.id, measurement.seconds)
+
+    def _verify_leftovers(self, job_id: int, runner: RoundRunner) -> None:
+        """A run that was killed may have left its best records unverified."""
+        for task in self._store.task_states(job_id):
+            if task.best_seconds is not None and task.best_seconds != task.served_seconds:
+                runner.verify_best(task.key, {})
+
+    def _run_rounds(self, job_id: int, runner: RoundRunner, meter: ProgressMeter) -> str:
+        rounds = 1 if self._board.shares_host else _OVERLAPPING_ROUNDS
+        with ThreadPoolExecutor(rounds, thread_name_prefix="round") as threads:
+            loops = [threads.submit(self._loop, job_id, runner, meter) for _ in range(rounds)]
+            try:
+                reasons = [loop.result() for loop in loops]
+            finally:
+                self._stop.set()
+        return reasons[0]
+
+    def _loop(self, job_id: int, runner: RoundRunner, meter: ProgressMeter) -> str:
+        name = f"{os.getpid()}"
+        while not self._stop.is_set():
+            if meter.out_of_time:
+                return "time"
+            self._plan(job_id)
+            claimed = self._store.claim_round(name, job_id)
+            if claimed is not None:
+                runner.run(claimed)
+                self._report(meter, job_id, claimed.key.op)
+                continue
+            budget = self._store.budget(job_id)
+            if budget.spent >= budget.limit:
+                return "budget"
+            # Granted but not spent: another worker's round, which finishes, or dies and is ours.
+            if budget.granted == budget.spent and all(
+                task.exhausted for task in self._store.task_states(job_id)
+            ):
+                return "exhausted"
+            time.sleep(_IDLE_SECONDS)
+        return "stopped"
+
+    def _plan(self, job_id: int) -> None:
+        budget = self._store.budget(job_id)
+        tasks = self._store.task_states(job_id)
+        left = budget.limit - budget.granted
+        self._store.propose_rounds(
+            job_id, propose_rounds(tasks, left, budget.limit, self._settings.sizes)
+        )
+
+    def _report(self, meter: ProgressMeter, job_id: int, activity: str) -> None:
+        meter.report(self._store.budget(job_id), self._store.task_states(job_id), activity)

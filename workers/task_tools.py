@@ -1,0 +1,104 @@
+"""What a worker keeps per task while it runs: program, search, and the unscheduled library."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Sequence
+
+from tunebook.cache.keys import ScheduleKey
+from tunebook.cache.records import Candidate, Measurement, Record
+from tunebook.cache.store import Store
+from tunebook.cache.targets import Target
+from tunebook.tuner.build_pool import BuildPool
+from tunebook.tuner.cost_model import CostModel, sample_of
+from tunebook.tuner.llvm_targets import tvm_target
+from tunebook.tuner.program import Program, describe
+from tunebook.tuner.search import TaskSearch
+from tunebook.tuner.trials import BuildFailure, BuildRequest, BuiltLibrary
+
+_log = logging.getLogger(__name__)
+_TRAINING_RECORDS = 2000
+
+
+class TaskTools:
+    """Programs, searches and unscheduled libraries by key, each made when first asked for."""
+
+    def __init__(
+        self,
+        store: Store,
+        builds: BuildPool,
+        target: Target,
+        compiler: str,
+        *,
+        threads: int,
+        seed: int,
+    ) -> None:
+        self._store = store
+        self._builds = builds
+        self._tvm_target = tvm_target(target)
+        self._threads = threads
+        self._seed = seed
+        self._programs: dict[ScheduleKey, Program] = {}
+        self._searches: dict[ScheduleKey, TaskSearch] = {}
+        self._references: dict[ScheduleKey, BuiltLibrary | None] = {}
+        # The cost model is one for all tasks, and not made for two threads at once.
+        self._lock = threading.Lock()
+        self._model = CostModel(threads=threads, seed=seed)
+        earlier = store.training_records(str(target), compiler, _TRAINING_RECORDS)
+        self._model.learn(sample for record in earlier if (sample := sample_of(record)))
+
+    def program(self, key: ScheduleKey) -> Program:
+        """The task's program."""
+        if key not in self._programs:
+            self._programs[key] = describe(self._store.workload(key.workload))
+        return self._programs[key]
+
+    def build_references(self, keys: Sequence[ScheduleKey]) -> None:
+        """Builds the unscheduled programs of these tasks side by side."""
+        pending = {
+            key: self._builds.submit(BuildRequest(self.program(key).tir, key.target, None))
+            for key in keys
+            if key not in self._references
+        }
+        for key, future in pending.items():
+            built = future.result()
+            if isinstance(built, BuildFailure):
+                _log.warning("%s: the unscheduled program does not build: %s", key, built.text)
+            self._references[key] = built if isinstance(built, BuiltLibrary) else None
+
+    def reference(self, key: ScheduleKey) -> BuiltLibrary | None:
+        """The unscheduled program as a library, or None where it cannot be built."""
+        self.build_references([key])
+        return self._references[key]
+
+    def propose(self, key: ScheduleKey, count: int) -> list[Candidate]:
+        """At most `count` new candidates for a task."""
+        records = self._store.records(key)
+        measured = [record for record in records if record.measurement.seconds is not None]
+        measured.sort(key=_seconds)
+        known = frozenset(record.candidate.module_hash for record in records)
+        with self._lock:
+            return self._search(key).propose(count, measured, known)
+
+    def learn(self, key: ScheduleKey, results: list[tuple[Candidate, Measurement]]) -> None:
+        """Feeds a round's results to the cost model."""
+        records = [Record(0, key, *result, verified=False) for result in results]
+        with self._lock:
+            self._model.learn(sample for record in records if (sample := sample_of(record)))
+
+    def _search(self, key: ScheduleKey) -> TaskSearch:
+        if key not in self._searches:
+            seed = self._seed + int(key.workload_hash[:8], 16)
+            self._searches[key] = TaskSearch(
+                self.program(key).tir,
+                self._tvm_target,
+                self._model,
+                threads=self._threads,
+                seed=seed,
+            )
+        return self._searches[key]
+
+
+def _seconds(record: Record) -> float:
+    return record.measurement.seconds or 0.0
