@@ -1,0 +1,3 @@
+"""The processes: search worker, board agent, local and emulated boards."""
+
+from __future__ import annotations
