@@ -132,7 +132,8 @@ class TrackerLink:
 
     def is_waiting(self, match_key: str) -> bool:
         """Whether the board stands in the queue, taken by no client yet."""
-        return match_key in self._exchange([rpc.TrackerCode.GET_PENDING_MATCHKEYS])
+        waiting = self._exchange([rpc.TrackerCode.GET_PENDING_MATCHKEYS])
+        return isinstance(waiting, list) and match_key in waiting
 
     def close(self) -> None:
         self._socket.close()
