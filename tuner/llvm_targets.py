@@ -1,0 +1,142 @@
+"""Targets checked against what LLVM knows, and TVM's own object for them."""
+
+from __future__ import annotations
+
+import difflib
+import os
+import platform
+from collections.abc import Iterable
+from functools import cache
+from typing import Any
+
+from tvm.target import Target as TvmTarget
+from tvm.target import codegen
+
+from tunebook.cache.errors import TargetError
+from tunebook.cache.targets import Target, canonical_target
+from tunebook.tuner.tvm_compat import silent_native_stderr
+
+# LLVM crashes on a triple whose architecture it does not know.
+_ARCHITECTURES = ("aarch64", "arm", "thumb", "x86_64", "i386", "i486", "i586", "i686", "riscv64")
+_FALSE = ("0", "false", "False")
+_TRUE = ("1", "true", "True")
+HOST = "host"
+
+
+def resolve_target(spelling: Any, *, num_cores: int | None = None) -> Target:
+    """The canonical target of a spelling, with its CPU and attributes known to LLVM.
+
+    `spelling` is whatever `canonical_target` reads, or `host` for this machine; `num_cores` is
+    what a board class supplies when the spelling does not. Raises TargetError.
+    """
+    if isinstance(spelling, str) and spelling.strip() == HOST:
+        return host_target(num_cores=num_cores)
+    target = canonical_target(spelling, num_cores=num_cores)
+    _require_architecture(target.mtriple)
+    if target.mcpu:
+        _require_cpu(target.mtriple, target.mcpu)
+    for attribute in target.mattr:
+        _require_attribute(target.mtriple, attribute)
+    return target
+
+
+def host_target(*, num_cores: int | None = None) -> Target:
+    """This machine: LLVM's name of its CPU, and as many cores as this process may use."""
+    cores = num_cores or len(os.sched_getaffinity(0))
+    architecture = codegen.llvm_get_system_triple().split("-")[0]
+    return canonical_target(
+        {
+            "kind": "llvm",
+            "mtriple": f"{architecture}-linux-gnu",
+            "mcpu": codegen.llvm_get_system_cpu(),
+            "num-cores": cores,
+        }
+    )
+
+
+def tvm_target(target: Target | str) -> TvmTarget:
+    """TVM's target for a canonical one."""
+    if isinstance(target, str):
+        target = canonical_target(target)
+    fields: dict[str, Any] = {
+        "kind": target.kind,
+        "mtriple": target.mtriple,
+        "num-cores": target.num_cores,
+    }
+    if target.mcpu:
+        fields["mcpu"] = target.mcpu
+    if target.mattr:
+        fields["mattr"] = list(target.mattr)
+    if target.model:
+        fields["model"] = target.model
+    fields.update({name: _option_value(name, text) for name, text in dict(target.options).items()})
+    return TvmTarget(fields)
+
+
+def runs_here(target: Target | str) -> bool:
+    """Whether this machine has the architecture that the target names."""
+    if isinstance(target, str):
+        target = canonical_target(target)
+    here = platform.machine().replace("arm64", "aarch64").replace("AMD64", "x86_64")
+    return target.mtriple.split("-")[0] == here
+
+
+def _option_value(name: str, value: Any) -> Any:
+    """An option's text as the type that TVM declares for it."""
+    if not isinstance(value, str):
+        return value
+    if name.startswith("fast-math"):
+        return value in _TRUE
+    return int(value) if value.lstrip("-").isdigit() else value
+
+
+def _require_architecture(mtriple: str) -> None:
+    architecture = mtriple.split("-")[0]
+    if not architecture.startswith(_ARCHITECTURES):
+        raise TargetError(
+            f"unknown architecture {architecture!r} in -mtriple={mtriple}; "
+            f"{_nearest(architecture, _ARCHITECTURES)}"
+        )
+
+
+def _require_cpu(mtriple: str, mcpu: str) -> None:
+    known = _cpus(mtriple)
+    if mcpu not in known:
+        raise TargetError(f"LLVM knows no -mcpu={mcpu} for {mtriple}; {_nearest(mcpu, known)}")
+
+
+def _require_attribute(mtriple: str, attribute: str) -> None:
+    name = attribute.lstrip("+-")
+    if name in _cpu_features(mtriple) or _is_feature(mtriple, name):
+        return
+    raise TargetError(
+        f"LLVM knows no -mattr={attribute} for {mtriple}; {_nearest(name, _cpu_features(mtriple))}"
+    )
+
+
+@cache
+def _cpus(mtriple: str) -> tuple[str, ...]:
+    return tuple(codegen.llvm_get_cpu_archlist(TvmTarget({"kind": "llvm", "mtriple": mtriple})))
+
+
+@cache
+def _cpu_features(mtriple: str) -> frozenset[str]:
+    """What some CPU of this architecture has; nearly all features, but for tuning switches."""
+    found: set[str] = set()
+    for mcpu in _cpus(mtriple):
+        target = TvmTarget({"kind": "llvm", "mtriple": mtriple, "mcpu": mcpu})
+        found |= codegen.llvm_get_cpu_features(target)
+    return frozenset(found)
+
+
+def _is_feature(mtriple: str, name: str) -> bool:
+    # LLVM drops a feature that it does not know, and says so on stderr.
+    with silent_native_stderr():
+        target = TvmTarget({"kind": "llvm", "mtriple": mtriple, "mattr": [f"+{name}"]})
+        return name in codegen.llvm_get_cpu_features(target)
+
+
+def _nearest(wanted: str, known: Iterable[str]) -> str:
+    names = sorted(known)
+    close = difflib.get_close_matches(wanted, names, n=1, cutoff=0.0)
+    return f"the nearest known is {close[0]!r}"

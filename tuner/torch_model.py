@@ -1,0 +1,82 @@
+"""The front end for `.pt2` files of torch.export, where torch is installed."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from tunebook.cache.errors import ModelError
+from tunebook.tuner.imported_model import ImportedModel, TensorSpec
+from tunebook.tuner.relax_results import result_tensors
+from tunebook.tuner.shapes import DeclaredInput, fix_shapes, shapes_text
+
+
+def read_torch_model(path: Path, shapes: Mapping[str, tuple[int, ...]]) -> ImportedModel:
+    """Imports an exported program; **unpickles the file**, so call it on trusted files only.
+
+    torch.export fixes shapes when it exports, so `shapes` may only repeat them. Raises ModelError.
+    """
+    torch = _torch()
+    try:
+        program = torch.export.load(str(path))
+    except Exception as error:
+        raise ModelError(
+            f"{path} is not a .pt2 file that torch reads: {_first_line(error)}"
+        ) from error
+    inputs = _inputs(program)
+    fixed = fix_shapes([one for one, _ in inputs], shapes)
+    specs = tuple(TensorSpec(one.name, dtype, fixed[one.name]) for one, dtype in inputs)
+    module = _import(program, path)
+    return ImportedModel(
+        name=path.name,
+        module=module,
+        digest=hashlib.sha256(path.read_bytes()).hexdigest(),
+        shapes=shapes_text(specs),
+        inputs=specs,
+        outputs=result_tensors(module, _output_names(program)),
+    )
+
+
+def _torch() -> Any:
+    try:
+        import torch
+    except ImportError:
+        raise ModelError(
+            "reading a .pt2 file needs torch, which is not installed; "
+            "run: pip install torch, or export the model as ONNX"
+        ) from None
+    return torch
+
+
+def _inputs(program: Any) -> list[tuple[DeclaredInput, str]]:
+    values = {node.name: node.meta["val"] for node in program.graph.nodes if "val" in node.meta}
+    found = []
+    for name in program.graph_signature.user_inputs:
+        value = values[name]
+        # A symbolic size is no int; its text is its name.
+        dimensions = tuple(d if isinstance(d, int) else str(d) for d in value.shape)
+        found.append((DeclaredInput(name, dimensions), str(value.dtype).removeprefix("torch.")))
+    if any(not declared.is_fixed for declared, _ in found):
+        raise ModelError(
+            "the exported program has dynamic shapes; export it again without dynamic_shapes"
+        )
+    return found
+
+
+def _import(program: Any, path: Path) -> Any:
+    from tvm.relax.frontend.torch import from_exported_program
+
+    try:
+        return from_exported_program(program, unwrap_unit_return_tuple=True)
+    except Exception as error:
+        raise ModelError(f"{path}: TVM cannot import it: {_first_line(error)}") from error
+
+
+def _output_names(program: Any) -> list[str]:
+    return [str(name) for name in program.graph_signature.user_outputs]
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).strip().splitlines() or [type(error).__name__])[0]

@@ -1,0 +1,151 @@
+"""Every work-around for the pinned TVM, each with its reason and the version in which it can go.
+
+This module imports TVM only inside its functions, so that a wrong version is named before it can
+crash.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.machinery
+import os
+import sys
+import threading
+import types
+from collections.abc import Iterator
+from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path
+from types import CodeType
+
+from tunebook.cache.errors import IncompatibleError
+
+
+@dataclass(frozen=True)
+class _Pin:
+    distribution: str
+    accepted: tuple[str, ...]  # versions, or version prefixes that end with a dot
+    install: str  # the version to install
+
+    def accepts(self, version: str) -> bool:
+        return any(
+            version.startswith(one) if one.endswith(".") else version == one
+            for one in self.accepted
+        )
+
+
+# apache-tvm declares apache-tvm-ffi>=0.1.14.post0 and pip then takes 0.1.15, with which saving IR
+# as JSON ends in a segmentation fault. Can go with the first TVM that declares an upper bound.
+_PINS = (
+    _Pin("apache-tvm", ("0.27.0", "0.27.0."), "0.27.0.post1"),
+    _Pin("apache-tvm-ffi", ("0.1.14", "0.1.14."), "0.1.14.post1"),
+)
+_CPU_INTRINSICS = ("dot_product_common", "x86", "arm_cpu")
+_INTRINSICS_PACKAGE = "tvm.s_tir.tensor_intrin"
+_load_lock = threading.Lock()
+
+
+def check_versions(*, required: bool = True) -> None:
+    """Raises IncompatibleError unless TVM and its FFI are installed in versions known to work.
+
+    Reads the installed packages' metadata and never imports TVM. `required=False` lets a missing
+    TVM pass: whoever only allocates or looks up needs none.
+    """
+    for pin in _PINS:
+        version = _installed(pin.distribution)
+        if version is None and required:
+            raise IncompatibleError(
+                f"{pin.distribution} is not installed and Tunebook needs {pin.install}; "
+                f'run: pip install "tunebook[tune]"'
+            )
+        if version is not None and not pin.accepts(version):
+            raise IncompatibleError(
+                f"{pin.distribution} {version} is installed, which this Tunebook cannot work with; "
+                f"it needs {pin.install}; run: pip install {_install_arguments()}"
+            )
+
+
+def _installed(distribution: str) -> str | None:
+    try:
+        return metadata.version(distribution)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def _install_arguments() -> str:
+    return " ".join(f'"{pin.distribution}=={pin.install}"' for pin in _PINS)
+
+
+def load_cpu_intrinsics() -> None:
+    """Registers TVM's tensor intrinsics for CPUs in a second where the import takes 39.
+
+    Each prim_func of `tvm.s_tir.tensor_intrin` calls `inspect.stack()`, and for every frame whose
+    file does not exist (`<frozen importlib>`, `<string>`) inspect scans all modules. So the files
+    are executed in a thread of their own, which has no such frames, and only those for CPUs. The
+    package itself is replaced by an empty one, which makes the imports that TuneContext and the
+    builder do find it loaded. Can go when importing the package takes less than a second (TVM
+    0.27 does not).
+    """
+    with _load_lock:
+        if _INTRINSICS_PACKAGE in sys.modules:
+            return
+        package = _stand_in_package()
+        sys.modules[_INTRINSICS_PACKAGE] = package
+        failures: list[Exception] = []
+        thread = threading.Thread(target=_execute_intrinsics, args=(package, failures))
+        thread.start()
+        thread.join()
+        if failures:
+            del sys.modules[_INTRINSICS_PACKAGE]
+            raise failures[0]
+
+
+def _stand_in_package() -> types.ModuleType:
+    # Imported here so that the thread below finds all that it needs loaded.
+    import tvm.s_tir
+    import tvm.script.tirx
+    import tvm.target.codegen
+
+    folder = Path(tvm.s_tir.__file__).parent / "tensor_intrin"
+    package = types.ModuleType(_INTRINSICS_PACKAGE)
+    package.__path__ = [str(folder)]
+    package.__package__ = _INTRINSICS_PACKAGE
+    package.__spec__ = importlib.machinery.ModuleSpec(_INTRINSICS_PACKAGE, None, is_package=True)
+    tvm.s_tir.tensor_intrin = package
+    return package
+
+
+def _execute_intrinsics(package: types.ModuleType, failures: list[Exception]) -> None:
+    try:
+        for name in _CPU_INTRINSICS:
+            module = types.ModuleType(f"{_INTRINSICS_PACKAGE}.{name}")
+            module.__package__ = _INTRINSICS_PACKAGE
+            path = Path(package.__path__[0]) / f"{name}.py"
+            module.__file__ = str(path)
+            sys.modules[module.__name__] = module
+            exec(_compiled(path), module.__dict__)
+            setattr(package, name, module)
+    except Exception as error:
+        failures.append(error)
+
+
+def _compiled(path: Path) -> CodeType:
+    return compile(path.read_text(encoding="utf-8"), str(path), "exec")
+
+
+@contextlib.contextmanager
+def silent_native_stderr() -> Iterator[None]:
+    """Drops what native code writes to stderr meanwhile.
+
+    LLVM prints `'+x' is not a recognized feature` where TVM offers no question to ask instead.
+    Can go when TVM lists the features of a triple (0.27 lists only those that are switched on).
+    """
+    sys.stderr.flush()
+    saved = os.dup(2)
+    try:
+        with open(os.devnull, "wb") as nowhere:
+            os.dup2(nowhere.fileno(), 2)
+        yield
+    finally:
+        os.dup2(saved, 2)
+        os.close(saved)
