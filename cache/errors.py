@@ -18,6 +18,7 @@ class ExitCode(IntEnum):
     DATABASE = 7
     BUDGET = 8
     INCOMPATIBLE = 9
+    INTERRUPTED = 130
 
 
 class TunebookError(Exception):

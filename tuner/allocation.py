@@ -1,7 +1,8 @@
 """Which task gets the next round: where a trial is expected to save most end-to-end time.
 
-The rule is the gradient of Ansor's task scheduler (Zheng et al., OSDI 2020, section 6.2): the
-slope of the recent past mixed with an optimistic guess of what is still possible.
+The rule is the gradient of Ansor's task scheduler (Zheng et al., OSDI 2020, section 6.2) without
+its comparison of similar tasks, as TVM's own scheduler has it: the slope of the recent past mixed
+with an optimistic guess of what is still possible.
 """
 
 from __future__ import annotations
@@ -16,8 +17,6 @@ _PAST_WEIGHT = 0.2
 _PAST_ROUNDS = 3
 # A task whose kernels only failed so far is worth trying again, less each time.
 _FAILED_GAIN = 1e-3
-# A task slower per operation than this many times the best one is expected to catch up.
-_CATCH_UP = 2.0
 
 
 @dataclass(frozen=True)
@@ -48,9 +47,8 @@ def propose_rounds(
     if untried:
         proposals = _first_rounds(untried, tasks, trials_left, trials_total, sizes)
     else:
-        speeds = _best_speeds(tasks)
         proposals = [
-            RoundProposal(task.id, min(sizes.largest, trials_left), _gain(task, speeds))
+            RoundProposal(task.id, min(sizes.largest, trials_left), _gain(task))
             for task in open_tasks
         ]
     return sorted(proposals, key=lambda proposal: -proposal.gain)
@@ -79,25 +77,11 @@ def _untuned_latency(task: TaskState) -> float:
     return task.weight * (task.untuned_seconds or 0.0)
 
 
-def _best_speeds(tasks: Sequence[TaskState]) -> dict[str, float]:
-    """The highest operations per second reached so far by the tasks of each op."""
-    speeds: dict[str, float] = {}
-    for task in tasks:
-        if task.best_seconds and task.flops:
-            speed = task.flops / task.best_seconds
-            speeds[task.key.op] = max(speed, speeds.get(task.key.op, 0.0))
-    return speeds
-
-
-def _gain(task: TaskState, speeds: dict[str, float]) -> float:
+def _gain(task: TaskState) -> float:
     if task.best_seconds is None:
         return _untuned_latency(task) * _FAILED_GAIN / task.trials
     past = _past_slope(task)
     possible = task.best_seconds / task.trials
-    speed = speeds.get(task.key.op)
-    if speed and task.flops:
-        reachable = task.flops / (_CATCH_UP * speed)
-        possible = min(possible, max(0.0, task.best_seconds - reachable))
     return task.weight * (_PAST_WEIGHT * past + (1 - _PAST_WEIGHT) * possible)
 
 

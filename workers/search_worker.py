@@ -1,4 +1,4 @@
-"""The search worker: plans, claims and runs a job's rounds until its budget or its time is spent."""
+"""The search worker: plans, claims and runs a job's rounds until budget or time is spent."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from tunebook.cache.keys import ScheduleKey
@@ -36,7 +36,7 @@ class WorkerSettings:
     """How a worker works; times in seconds."""
 
     seed: int = 0
-    sizes: RoundSizes = RoundSizes()
+    sizes: RoundSizes = field(default_factory=RoundSizes)
     processes: int = 2
     compile_timeout: float = 60.0
     run_timeout: float = 10.0

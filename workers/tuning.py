@@ -10,7 +10,7 @@ from tunebook.cache.errors import BudgetError
 from tunebook.cache.records import Model
 from tunebook.cache.store import Budget, Store, TaskState
 from tunebook.cache.targets import Target
-from tunebook.tuner.splitting import SplitModel, split_model
+from tunebook.tuner.split_model import SplitModel, split_model
 from tunebook.workers.boards import boards_for
 from tunebook.workers.progress import ProgressListener
 from tunebook.workers.search_worker import RunSummary, SearchWorker, WorkerSettings

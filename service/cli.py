@@ -1,0 +1,61 @@
+"""The command line: parses, calls, and turns every error into one line and an exit code."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections.abc import Sequence
+
+import typer
+
+from tunebook.cache.errors import ExitCode, TunebookError
+from tunebook.cache.misses import ScheduleMissError
+from tunebook.service import (
+    build_command,
+    database_command,
+    demo_command,
+    lookup_command,
+    target_command,
+    tune_command,
+)
+from tunebook.service.output import print_error, print_misses
+
+app = typer.Typer(
+    name="tunebook",
+    help="Tunes a model's kernels once, keeps the schedules, and serves them to every build.",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+)
+app.command("tune")(tune_command.tune)
+app.command("build")(build_command.build)
+app.command("lookup")(lookup_command.lookup)
+app.command("target")(target_command.target)
+app.command("demo")(demo_command.demo)
+app.add_typer(database_command.app, name="db")
+
+
+def main() -> None:
+    """Runs the command line and exits with its code (docs/operations.md lists them)."""
+    logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s")
+    sys.exit(run(sys.argv[1:]))
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Runs one command and gives its exit code; an error is one line on stderr."""
+    try:
+        code = app(args=list(arguments), prog_name="tunebook", standalone_mode=False)
+    except typer.TyperException as error:
+        print_error(error.format_message())
+        return ExitCode.USAGE
+    except (typer.Abort, KeyboardInterrupt):
+        print_error("stopped; what was measured is stored, run the same command to go on")
+        return ExitCode.INTERRUPTED
+    except ScheduleMissError as error:
+        print_error(str(error))
+        print_misses(error.misses)
+        return error.exit_code
+    except TunebookError as error:
+        print_error(str(error))
+        return error.exit_code
+    return int(code or ExitCode.OK)

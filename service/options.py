@@ -1,0 +1,60 @@
+"""Options that several commands share, declared once."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from tunebook.cache.store import Store
+
+ModelPath = Annotated[
+    Path, typer.Argument(metavar="MODEL", help="An ONNX model, or a .pt2 file of torch.export.")
+]
+TargetText = Annotated[
+    str,
+    typer.Option(
+        "--target",
+        help="What to compile for: 'host', a tag such as raspberry-pi/4b-aarch64, or a text such "
+        "as 'llvm -mtriple=aarch64-linux-gnu -mcpu=cortex-a76 -num-cores=4'.",
+    ),
+]
+Shapes = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--shape", metavar="NAME=1,3,224,224", help="Fixes an input's dimensions; repeatable."
+    ),
+]
+DatabaseUrl = Annotated[
+    str | None,
+    typer.Option(
+        "--db",
+        envvar="TUNEBOOK_DATABASE_URL",
+        help="The database: a file, or an SQLAlchemy URL. Default: in your data folder.",
+    ),
+]
+Boards = Annotated[
+    str | None,
+    typer.Option(
+        "--boards",
+        metavar="CLASS",
+        help="The boards' class at the tracker, or emulated-aarch64. Default: this machine.",
+    ),
+]
+Tracker = Annotated[
+    str | None, typer.Option("--tracker", metavar="HOST:PORT", help="The boards' RPC tracker.")
+]
+BoardTimeout = Annotated[
+    str, typer.Option("--board-timeout", help="How long to wait for a free board: 60s, 5m.")
+]
+AcceptEmulated = Annotated[
+    bool,
+    typer.Option("--accept-emulated", help="Serve schedules that only an emulated board timed."),
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document for machines.")]
+
+
+def open_store(url: str | None) -> Store:
+    """The store behind --db."""
+    return Store.open(url)

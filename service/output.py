@@ -1,0 +1,88 @@
+"""What goes to the terminal: results on stdout, errors and progress on stderr."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+from pydantic import BaseModel
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from tunebook.cache.misses import Difference, Miss
+
+
+class MissDocument(BaseModel):
+    """A miss as machines read it."""
+
+    key: str
+    reason: str
+    nearest: str | None
+    differences: list[dict[str, Any]]
+    explanation: str
+    mending_command: str
+
+
+def miss_document(miss: Miss) -> MissDocument:
+    """A miss as machines read it."""
+    return MissDocument(
+        key=str(miss.key),
+        reason=miss.reason.value,
+        nearest=None if miss.nearest is None else str(miss.nearest),
+        differences=[_difference_document(one) for one in miss.differences],
+        explanation=miss.explanation,
+        mending_command=miss.mending_command,
+    )
+
+
+def _difference_document(difference: Difference) -> dict[str, Any]:
+    return {
+        "field": difference.field,
+        "wanted": difference.wanted,
+        "nearest": difference.nearest,
+    }
+
+
+def print_error(text: str) -> None:
+    """One line on stderr."""
+    print(f"error: {' '.join(text.split())}", file=sys.stderr)
+
+
+def print_json(document: BaseModel) -> None:
+    """One JSON document on stdout."""
+    print(document.model_dump_json(indent=2))
+
+
+def print_text(text: str) -> None:
+    """A line on stdout, wrapped where a terminal needs it."""
+    Console(highlight=False).print(Text(text), soft_wrap=True)
+
+
+def print_table(table: Table) -> None:
+    """A table on stdout; a file or a pipe gets it at its full width."""
+    console = Console(highlight=False)
+    if not console.is_terminal:
+        console = Console(highlight=False, width=200)
+    console.print(table)
+
+
+def print_misses(misses: Sequence[Miss]) -> None:
+    """Every miss on stderr: what was looked for, why it is not there, what mends it."""
+    for miss in misses:
+        print(f"  miss {miss.reason.value}: {miss.key}", file=sys.stderr)
+        if miss.nearest is not None:
+            print(f"    nearest: {miss.nearest}", file=sys.stderr)
+        print(f"    {miss.explanation}", file=sys.stderr)
+    for command in dict.fromkeys(miss.mending_command for miss in misses):
+        print(f"  to mend: {command}", file=sys.stderr)
+
+
+def show_seconds(seconds: float | None) -> str:
+    """A run time as people read it: `12.3 us`, `4.567 ms`, `-` for none."""
+    if seconds is None:
+        return "-"
+    if seconds < 1e-3:
+        return f"{seconds * 1e6:.1f} us"
+    return f"{seconds * 1e3:.3f} ms"

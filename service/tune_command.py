@@ -1,0 +1,85 @@
+"""`tunebook tune`: tunes a model's tasks under a budget and shows what it won."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from tunebook.cache.errors import UsageError
+from tunebook.service.durations import parse_duration
+from tunebook.service.options import (
+    AsJson,
+    Boards,
+    BoardTimeout,
+    DatabaseUrl,
+    ModelPath,
+    Shapes,
+    TargetText,
+    Tracker,
+    open_store,
+)
+from tunebook.service.output import print_json
+from tunebook.service.tune_view import ProgressView, print_tune_report, tune_document
+
+_DEFAULT_TRIALS = 1000
+
+
+def tune(
+    model: ModelPath,
+    target: TargetText,
+    trials: Annotated[
+        int | None,
+        typer.Option(
+            "--trials",
+            min=1,
+            help="The total of trials for this model, shapes, target and compiler "
+            f"({_DEFAULT_TRIALS} where nothing is said). Running again adds nothing to it.",
+        ),
+    ] = None,
+    more: Annotated[
+        int | None,
+        typer.Option("--more", min=1, help="This many trials beyond what the model has had."),
+    ] = None,
+    time: Annotated[
+        str | None,
+        typer.Option("--time", help="Stop after this long, by less than a round: 90s, 10m, 2h."),
+    ] = None,
+    shape: Shapes = None,
+    boards: Boards = None,
+    tracker: Tracker = None,
+    board_timeout: BoardTimeout = "60s",
+    seed: Annotated[int, typer.Option("--seed", help="Makes the search repeatable.")] = 0,
+    db: DatabaseUrl = None,
+    as_json: AsJson = False,
+) -> None:
+    """Tune a model's tasks on boards, and store every trial."""
+    if trials is not None and more is not None:
+        raise UsageError("--trials is a total and --more adds to it: give one of them")
+    seconds = None if time is None else parse_duration(time)
+    timeout = parse_duration(board_timeout)
+
+    # Only here: neither `tunebook db` nor `tunebook --help` should wait for TVM.
+    from tunebook.tuner.llvm_targets import resolve_target
+    from tunebook.tuner.shapes import parse_shape_options
+    from tunebook.workers.tuning import BoardRequest, BudgetRequest
+    from tunebook.workers.tuning import tune as run_tuning
+
+    if trials is None and more is None:
+        trials = _DEFAULT_TRIALS
+    resolved = resolve_target(target)
+    with open_store(db) as store, ProgressView(quiet=as_json) as view:
+        report = run_tuning(
+            model,
+            resolved,
+            store,
+            shapes=parse_shape_options(shape or []),
+            budget=BudgetRequest(trials, more, seconds),
+            board=BoardRequest(boards, tracker, timeout),
+            listener=view.show,
+            seed=seed,
+        )
+    if as_json:
+        print_json(tune_document(report))
+    else:
+        print_tune_report(report)
