@@ -1,0 +1,53 @@
+"""An AArch64 board without hardware: QEMU's user mode runs the board agent as a guest.
+
+It proves code generation, cross-linking, RPC and numbers on true AArch64 code. Its timings rank
+schedules badly and are never served unless asked for by name.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from tunebook.tuner.trials import BoardAddress
+from tunebook.workers import board_agent
+from tunebook.workers.board_supervisor import AgentCommand, BoardSupervisor, SupervisionLimits
+from tunebook.workers.emulated_sysroot import Sysroot, emulated_sysroot
+from tunebook.workers.tracker import running_tracker
+
+EMULATED_CLASS = "emulated-aarch64"
+# A guest starts in 2 s on an idle machine and is slow to answer on a busy one.
+LIMITS = SupervisionLimits(appear=120.0, silence=60.0)
+
+
+@contextmanager
+def emulated_board(cpu: str = "max", board_class: str = EMULATED_CLASS) -> Iterator[BoardAddress]:
+    """A board of `board_class` that emulates `cpu`, registered and stopped on exit.
+
+    `cpu` is QEMU's name of a core: `max` has every extension, `cortex-a72` raises SIGILL where
+    code needs more than that core has. The first one made on a machine takes about a minute
+    (emulated_sysroot). Raises BoardError.
+    """
+    agent = guest_agent(emulated_sysroot(), cpu)
+    name = f"qemu-{cpu}"
+    with (
+        running_tracker() as tracker,
+        BoardSupervisor(agent, tracker, board_class, name=name, limits=LIMITS),
+    ):
+        # It runs on this machine's cores, but its timings are worth nothing anyway: nobody has
+        # to stop building while it measures.
+        yield BoardAddress(tracker.host, tracker.port, board_class, emulated=True)
+
+
+def guest_agent(sysroot: Sysroot, cpu: str) -> AgentCommand:
+    """How to start a board agent in the guest; the guest reads the agent's file from here."""
+    environment = os.environ | {
+        "TVM_NUM_THREADS": "1",
+        "OPENBLAS_NUM_THREADS": "1",
+        "PYTHONUNBUFFERED": "1",
+        "PYTHONDONTWRITEBYTECODE": "1",
+    }
+    script = Path(board_agent.__file__)
+    return AgentCommand([*sysroot.command(cpu), str(script)], environment)
