@@ -133,6 +133,8 @@ def _digest(root: Path) -> str:
 
 def _make(root: Path) -> None:
     """Build beside the final place and rename, so that half a sysroot is never found."""
+    for abandoned in root.parent.glob(f"{root.name}-*"):
+        shutil.rmtree(abandoned, ignore_errors=True)
     with tempfile.TemporaryDirectory(dir=root.parent, prefix=f"{root.name}-") as name:
         unfinished = Path(name, "root")
         unfinished.mkdir()
@@ -202,8 +204,8 @@ def _start_once(sysroot: Sysroot) -> None:
 
     The guest compiles for itself: the host's Python may be another version.
     """
-    environment = os.environ | {"TVM_USE_RUNTIME_LIB": "1"}
-    _run([*sysroot.command("max"), "-c", "import tvm.rpc.server"], "qemu-user-static", environment)
+    agent = Path(__file__).with_name("board_agent.py")
+    _run([*sysroot.command("max"), str(agent), "--help"], "qemu-user-static")
 
 
 def _guest_python(root: Path) -> Path | None:
