@@ -1,8 +1,8 @@
-"""SKETCH. What passes between the search worker, the build processes and the measuring process."""
+"""What passes between the search worker, the build processes and the measuring process."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from tunebook.cache.records import ErrorClass
@@ -12,22 +12,35 @@ from tunebook.cache.records import ErrorClass
 class BuildRequest:
     """A program to schedule by `trace` (None: unscheduled), compile for `target`, and link.
 
-    `module_hash` is what the trace must schedule to (None: unknown); another hash is a failure.
+    `tir` is TVM's JSON text of the IRModule, `target` the canonical text. `module_hash` is what
+    the trace must schedule to (None: unknown); another hash is a failure.
     """
 
     tir: str
-    target: str  # canonical text
+    target: str
     trace: str | None
     module_hash: str | None = None
 
 
 @dataclass(frozen=True)
+class BuildJob:
+    """What a build process is sent: a request, and where its library goes."""
+
+    request: BuildRequest
+    path: Path
+
+
+@dataclass(frozen=True)
 class BuiltLibrary:
-    """A shared library of one kernel, entry point `main`, with the cost model's features."""
+    """A shared library of one kernel, entry point `main`, with the cost model's features.
+
+    `features` are float32, little endian, `feature_columns` wide, one row per store of the
+    scheduled program; `seconds` is what scheduling, compiling and linking took together.
+    """
 
     path: Path
     module_hash: str
-    features: bytes | None  # float32 little endian, feature_columns wide
+    features: bytes | None = field(repr=False)
     feature_columns: int
     seconds: float
 
@@ -54,3 +67,16 @@ class BoardAddress:
     board_class: str
     shares_host: bool = False
     emulated: bool = False
+
+
+@dataclass(frozen=True)
+class VerificationResult:
+    """Whether a candidate computes what the unscheduled program computes.
+
+    `text` says in one line what was compared and found. `error` is None when they agree,
+    `wrong-output` when they do not, and how the candidate failed when it did not finish.
+    """
+
+    agrees: bool
+    text: str
+    error: ErrorClass | None = None

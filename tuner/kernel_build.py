@@ -1,0 +1,88 @@
+"""One kernel's way from a trace to a shared library: replay, features, compile, link."""
+
+from __future__ import annotations
+
+import json
+import time
+from functools import lru_cache
+from typing import Any
+
+import tvm
+from tvm.s_tir import meta_schedule as ms
+from tvm.s_tir.transform import RemoveWeightLayoutRewriteBlock
+
+from tunebook.cache.errors import TunebookError
+from tunebook.cache.records import ErrorClass
+from tunebook.cache.traces import check_trace
+from tunebook.tuner.hashing import module_hash
+from tunebook.tuner.linking import linker_for
+from tunebook.tuner.llvm_targets import tvm_target
+from tunebook.tuner.one_line import one_line
+from tunebook.tuner.trials import BuildFailure, BuildJob, BuildRequest, BuiltLibrary
+
+# What is kept parsed: a round works on one program, overlapping rounds on a few.
+_KEPT = 64
+
+
+def build(job: BuildJob) -> BuiltLibrary | BuildFailure:
+    """Schedules, compiles and links one program; whatever is raised becomes a BuildFailure."""
+    began = time.monotonic()
+    try:
+        return _build(job, began)
+    except TunebookError as error:
+        text = str(error)
+    except Exception as error:  # TVM raises whatever it likes, and all of it is the candidate's
+        text = one_line(error)
+    return BuildFailure(ErrorClass.BUILD, text, time.monotonic() - began)
+
+
+def _build(job: BuildJob, began: float) -> BuiltLibrary | BuildFailure:
+    request = job.request
+    target = _target(request.target)
+    schedule = _schedule(request)
+    name = module_hash(schedule.mod)
+    if request.module_hash not in (None, name):
+        text = (
+            f"the trace schedules to module {name} and not to {request.module_hash}, which it was "
+            "recorded with: another program, or another compiler"
+        )
+        return BuildFailure(ErrorClass.BUILD, text, time.monotonic() - began)
+    features = _features(schedule, target)
+    lowered = RemoveWeightLayoutRewriteBlock(skip_tensor_rewrite=True)(schedule.mod)
+    compiled = tvm.tirx.build(lowered, target=target)
+    compiled.export_library(str(job.path), fcompile=linker_for(request.target))
+    return BuiltLibrary(
+        path=job.path,
+        module_hash=name,
+        features=features.tobytes(),
+        feature_columns=features.shape[1],
+        seconds=time.monotonic() - began,
+    )
+
+
+def _schedule(request: BuildRequest) -> Any:
+    if request.trace is not None:
+        # Before anything of it is replayed: an annotation can carry code into the product.
+        check_trace(request.trace)
+    schedule = tvm.s_tir.Schedule(_program(request.tir))
+    if request.trace is not None:
+        tvm.s_tir.Trace.apply_json_to_schedule(json.loads(request.trace), schedule)
+    return schedule
+
+
+def _features(schedule: Any, target: Any) -> Any:
+    """The cost model's input: float32, one row per store."""
+    context = ms.TuneContext(mod=schedule.mod, target=target, num_threads=1)
+    candidate = ms.MeasureCandidate(schedule, [])
+    (found,) = ms.feature_extractor.PerStoreFeature().extract_from(context, [candidate])
+    return found.numpy().astype("<f4")
+
+
+@lru_cache(maxsize=_KEPT)
+def _program(tir: str) -> Any:
+    return tvm.ir.load_json(tir)
+
+
+@lru_cache(maxsize=_KEPT)
+def _target(text: str) -> Any:
+    return tvm_target(text)
