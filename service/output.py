@@ -70,13 +70,19 @@ def print_table(table: Table) -> None:
 
 def print_misses(misses: Sequence[Miss]) -> None:
     """Every miss on stderr: what was looked for, why it is not there, what mends it."""
+    print(show_misses(misses), file=sys.stderr)
+
+
+def show_misses(misses: Sequence[Miss]) -> str:
+    """Every miss in words, and each mending command once."""
+    lines = []
     for miss in misses:
-        print(f"  miss {miss.reason.value}: {miss.key}", file=sys.stderr)
+        lines.append(f"  miss {miss.reason.value}: {miss.key}")
         if miss.nearest is not None:
-            print(f"    nearest: {miss.nearest}", file=sys.stderr)
-        print(f"    {miss.explanation}", file=sys.stderr)
-    for command in dict.fromkeys(miss.mending_command for miss in misses):
-        print(f"  to mend: {command}", file=sys.stderr)
+            lines.append(f"    nearest: {miss.nearest}")
+        lines.append(f"    {miss.explanation}")
+    commands = dict.fromkeys(miss.mending_command for miss in misses)
+    return "\n".join([*lines, *(f"  to mend: {command}" for command in commands)])
 
 
 def show_seconds(seconds: float | None) -> str:

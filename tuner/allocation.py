@@ -7,6 +7,7 @@ with an optimistic guess of what is still possible.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -87,7 +88,8 @@ def _gain(task: TaskState) -> float:
 
 def _past_slope(task: TaskState) -> float:
     """Seconds won per trial over the last rounds."""
-    window = task.history[-(_PAST_ROUNDS + 1) :]
+    reached = [seconds for seconds in task.history if math.isfinite(seconds)]
+    window = reached[-(_PAST_ROUNDS + 1) :]
     if len(window) < 2:
         return 0.0
     trials_a_round = task.trials / len(task.history)

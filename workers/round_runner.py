@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future, as_completed
+from concurrent.futures import Future, as_completed, wait
 from dataclasses import dataclass, replace
 
 from tunebook.cache.keys import ScheduleKey
@@ -15,6 +15,7 @@ from tunebook.tuner.build_pool import BuildPool
 from tunebook.tuner.measuring import Measurer
 from tunebook.tuner.trials import BoardAddress, BuildFailure, BuildRequest, BuiltLibrary
 from tunebook.workers.lease import Lease
+from tunebook.workers.phase_times import PhaseClock
 from tunebook.workers.task_tools import TaskTools
 
 _log = logging.getLogger(__name__)
@@ -40,6 +41,7 @@ class RoundRunner:
         builds: BuildPool,
         measurer: Measurer,
         tools: TaskTools,
+        clock: PhaseClock,
         on_trial: Callable[[ScheduleKey], None],
     ) -> None:
         self._store = store
@@ -47,6 +49,7 @@ class RoundRunner:
         self._builds = builds
         self._measurer = measurer
         self._tools = tools
+        self._clock = clock
         self._on_trial = on_trial
         self._board_lock = threading.Lock()
 
@@ -78,7 +81,7 @@ class RoundRunner:
             if reference is None:
                 _log.warning("%s: no unscheduled program to verify against", key)
                 return
-            with self._board_lock:
+            with self._board_lock, self._clock.phase("measure"):
                 verdict = self._measurer.verify(library, reference, self._tools.program(key))
             if verdict.agrees:
                 self._store.mark_verified(record.id)
@@ -91,12 +94,14 @@ class RoundRunner:
         missing = claimed.size - len(claimed.slots)
         if missing <= 0:
             return claimed.slots
-        candidates = self._tools.propose(claimed.key, missing)
+        with self._clock.phase("search"):
+            candidates = self._tools.propose(claimed.key, missing)
         if len(candidates) * 2 < missing:
             self._store.set_exhausted(claimed.task_id)
         if not candidates:
             return claimed.slots
-        return self._store.store_candidates(claimed.id, claimed.epoch, candidates)
+        new = self._store.store_candidates(claimed.id, claimed.epoch, candidates)
+        return (*claimed.slots, *new)
 
     def _measure_slots(
         self, claimed: ClaimedRound, slots: Iterable[Slot], lease: Lease
@@ -115,7 +120,8 @@ class RoundRunner:
             if not stored.repeated:
                 results.append((built.slot.candidate, measurement))
                 self._on_trial(claimed.key)
-        self._tools.learn(claimed.key, results)
+        with self._clock.phase("search"):
+            self._tools.learn(claimed.key, results)
         return libraries
 
     def _build(self, key: ScheduleKey, slots: list[Slot]) -> Iterator[_Built]:
@@ -125,10 +131,10 @@ class RoundRunner:
             candidate = slot.candidate
             request = BuildRequest(program.tir, key.target, candidate.trace, candidate.module_hash)
             pending[self._builds.submit(request)] = slot
-        done = as_completed(pending)
         if self._board.shares_host:
-            done = iter(list(done))
-        for future in done:
+            with self._clock.phase("build"):
+                wait(pending)
+        for future in as_completed(pending):
             yield _Built(pending[future], future.result())
 
     def _measure(self, key: ScheduleKey, outcome: BuiltLibrary | BuildFailure) -> Measurement:
@@ -139,7 +145,7 @@ class RoundRunner:
                 board_class=self._board.board_class,
                 emulated=self._board.emulated,
             )
-        with self._board_lock:
+        with self._board_lock, self._clock.phase("measure"):
             measured = self._measurer.measure(outcome, self._tools.program(key))
         return replace(measured, features=outcome.features, feature_columns=outcome.feature_columns)
 

@@ -20,6 +20,7 @@ from tunebook.tuner.build_pool import BuildPool
 from tunebook.tuner.compiler import compiler_text
 from tunebook.tuner.measuring import Measurer
 from tunebook.tuner.trials import BoardAddress
+from tunebook.workers.phase_times import PhaseClock, PhaseTimes
 from tunebook.workers.progress import ProgressListener, ProgressMeter
 from tunebook.workers.round_runner import RoundRunner
 from tunebook.workers.task_tools import TaskTools
@@ -51,11 +52,13 @@ class WorkerSettings:
 
 @dataclass(frozen=True)
 class RunSummary:
-    """What one run of a worker did: `trials` measured in `seconds`, and why it ended."""
+    """What one run of a worker did: `trials` measured in `seconds`, and why it ended:
+    `budget`, `time` or `exhausted`."""
 
     trials: int
     seconds: float
     ended: str
+    times: PhaseTimes = field(default_factory=PhaseTimes)
 
 
 class SearchWorker:
@@ -102,6 +105,7 @@ class SearchWorker:
                 builds,
                 self._target,
                 compiler_text(),
+                emulated=self._board.emulated,
                 threads=settings.processes,
                 seed=settings.seed,
             )
@@ -110,12 +114,13 @@ class SearchWorker:
                 if meter.due:
                     self._report(meter, job_id, key.op)
 
-            runner = RoundRunner(self._store, self._board, builds, measurer, tools, on_trial)
+            clock = PhaseClock(self._monotonic)
+            runner = RoundRunner(self._store, self._board, builds, measurer, tools, clock, on_trial)
             self._measure_untuned(job_id, tools, measurer, meter)
             self._verify_leftovers(job_id, runner)
             ended = self._run_rounds(job_id, runner, meter)
         spent = self._store.budget(job_id).spent - before.spent
-        return RunSummary(spent, meter.elapsed, ended)
+        return RunSummary(spent, meter.elapsed, ended, clock.times)
 
     def _measure_untuned(
         self, job_id: int, tools: TaskTools, measurer: Measurer, meter: ProgressMeter

@@ -7,7 +7,7 @@ import threading
 from collections.abc import Sequence
 
 from tunebook.cache.keys import ScheduleKey
-from tunebook.cache.records import Candidate, Measurement, Record
+from tunebook.cache.records import Candidate, Measurement, Record, Workload
 from tunebook.cache.store import Store
 from tunebook.cache.targets import Target
 from tunebook.tuner.build_pool import BuildPool
@@ -31,10 +31,12 @@ class TaskTools:
         target: Target,
         compiler: str,
         *,
+        emulated: bool,
         threads: int,
         seed: int,
     ) -> None:
         self._store = store
+        self._emulated = emulated
         self._builds = builds
         self._tvm_target = tvm_target(target)
         self._threads = threads
@@ -45,13 +47,16 @@ class TaskTools:
         # The cost model is one for all tasks, and not made for two threads at once.
         self._lock = threading.Lock()
         self._model = CostModel(threads=threads, seed=seed)
-        earlier = store.training_records(str(target), compiler, _TRAINING_RECORDS)
+        earlier = store.training_records(
+            str(target), compiler, _TRAINING_RECORDS, emulated=emulated
+        )
         self._model.learn(sample for record in earlier if (sample := sample_of(record)))
 
     def program(self, key: ScheduleKey) -> Program:
         """The task's program."""
         if key not in self._programs:
-            self._programs[key] = describe(self._store.workload(key.workload))
+            workload = Workload(key.workload, self._store.workload_tir(key.workload), flops=0.0)
+            self._programs[key] = describe(workload)
         return self._programs[key]
 
     def build_references(self, keys: Sequence[ScheduleKey]) -> None:
@@ -74,7 +79,11 @@ class TaskTools:
 
     def propose(self, key: ScheduleKey, count: int) -> list[Candidate]:
         """At most `count` new candidates for a task."""
-        records = self._store.records(key)
+        records = [
+            record
+            for record in self._store.records(key)
+            if record.measurement.emulated == self._emulated
+        ]
         measured = [record for record in records if record.measurement.seconds is not None]
         measured.sort(key=_seconds)
         known = frozenset(record.candidate.module_hash for record in records)

@@ -12,6 +12,8 @@ from tunebook.cache.store import Budget, Store, TaskState
 from tunebook.cache.targets import Target
 from tunebook.tuner.split_model import SplitModel, split_model
 from tunebook.workers.boards import boards_for
+from tunebook.workers.emulated_board import EMULATED_CLASS
+from tunebook.workers.local_board import LOCAL_BOARD_CLASS
 from tunebook.workers.progress import ProgressListener
 from tunebook.workers.search_worker import RunSummary, SearchWorker, WorkerSettings
 
@@ -66,15 +68,21 @@ def tune(
     _check_budget(split, budget)
     model_id = store.save_model(split.model)
     settings = WorkerSettings.for_this_machine(board_timeout=board.timeout, seed=seed)
-    board_class = board.boards or "local"
-    job_id = store.submit_job(model_id, board_class, trials=budget.trials, more=budget.more)
+    job_id = store.submit_job(
+        model_id,
+        board.boards or LOCAL_BOARD_CLASS,
+        trials=budget.trials,
+        more=budget.more,
+        emulated=board.boards == EMULATED_CLASS and board.tracker is None,
+    )
     if _nothing_left(store, job_id):
         run = RunSummary(0, 0.0, "budget")
     else:
         with boards_for(target, board.boards, board.tracker) as address:
             worker = SearchWorker(store, target, address, settings, listener)
             run = worker.run(job_id, budget.seconds)
-    store.finish_job(job_id, "done", run.ended)
+    if run.ended in ("budget", "exhausted"):
+        store.finish_job(job_id, "done", run.ended)
     return TuneReport(split.model, run, store.budget(job_id), tuple(store.task_states(job_id)))
 
 

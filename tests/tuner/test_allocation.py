@@ -68,6 +68,12 @@ def test_a_task_that_stopped_improving_frees_its_share() -> None:
     assert propose_rounds([flat, improving], 100, 600, _SIZES)[0].task_id == 2
 
 
+def test_a_first_round_of_failures_does_not_count_as_progress() -> None:
+    recovered = _task(1, best_seconds=1e-3, trials=32, history=(float("inf"), 1e-3))
+    (proposal,) = propose_rounds([recovered], 100, 200, _SIZES)
+    assert proposal.gain == pytest.approx(0.8 * 1e-3 / 32)
+
+
 def test_a_task_with_nothing_left_to_try_gets_nothing() -> None:
     proposals = propose_rounds([_tried(1, 1.0, exhausted=True), _tried(2, 1e-6)], 9, 99, _SIZES)
     assert [one.task_id for one in proposals] == [2]
