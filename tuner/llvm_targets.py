@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import difflib
 import os
 import platform
-from collections.abc import Iterable
 from functools import cache
 from typing import Any
 
@@ -13,13 +11,13 @@ from tvm.target import Target as TvmTarget
 from tvm.target import codegen
 
 from tunebook.cache.errors import TargetError
+from tunebook.cache.nearest_names import did_you_mean
 from tunebook.cache.targets import Target, canonical_target
+from tunebook.tuner.one_line import one_line
 from tunebook.tuner.tvm_compat import silent_native_stderr
 
 # LLVM crashes on a triple whose architecture it does not know.
 _ARCHITECTURES = ("aarch64", "arm", "thumb", "x86_64", "i386", "i486", "i586", "i686", "riscv64")
-_FALSE = ("0", "false", "False")
-_TRUE = ("1", "true", "True")
 HOST = "host"
 
 
@@ -37,6 +35,8 @@ def resolve_target(spelling: Any, *, num_cores: int | None = None) -> Target:
         _require_cpu(target.mtriple, target.mcpu)
     for attribute in target.mattr:
         _require_attribute(target.mtriple, attribute)
+    if target.options:
+        _require_options(target)
     return target
 
 
@@ -69,7 +69,7 @@ def tvm_target(target: Target | str) -> TvmTarget:
         fields["mattr"] = list(target.mattr)
     if target.model:
         fields["model"] = target.model
-    fields.update({name: _option_value(name, text) for name, text in dict(target.options).items()})
+    fields.update((name, _option_value(name, text)) for name, text in target.options)
     return TvmTarget(fields)
 
 
@@ -81,28 +81,28 @@ def runs_here(target: Target | str) -> bool:
     return target.mtriple.split("-")[0] == here
 
 
-def _option_value(name: str, value: Any) -> Any:
-    """An option's text as the type that TVM declares for it."""
-    if not isinstance(value, str):
-        return value
+def _option_value(name: str, text: str) -> Any:
+    """An option's canonical text as the type that TVM declares for it."""
     if name.startswith("fast-math"):
-        return value in _TRUE
-    return int(value) if value.lstrip("-").isdigit() else value
+        return True  # a flag that is off has no place in a canonical target
+    if name == "cl-opt":
+        return text.split(",")
+    return int(text) if text.isdigit() else text
 
 
 def _require_architecture(mtriple: str) -> None:
     architecture = mtriple.split("-")[0]
     if not architecture.startswith(_ARCHITECTURES):
         raise TargetError(
-            f"unknown architecture {architecture!r} in -mtriple={mtriple}; "
-            f"{_nearest(architecture, _ARCHITECTURES)}"
+            f"unknown architecture {architecture!r} in -mtriple={mtriple}"
+            f"; known are {', '.join(_ARCHITECTURES)}"
         )
 
 
 def _require_cpu(mtriple: str, mcpu: str) -> None:
     known = _cpus(mtriple)
     if mcpu not in known:
-        raise TargetError(f"LLVM knows no -mcpu={mcpu} for {mtriple}; {_nearest(mcpu, known)}")
+        raise TargetError(f"LLVM knows no -mcpu={mcpu} for {mtriple}{did_you_mean(mcpu, known)}")
 
 
 def _require_attribute(mtriple: str, attribute: str) -> None:
@@ -110,8 +110,18 @@ def _require_attribute(mtriple: str, attribute: str) -> None:
     if name in _cpu_features(mtriple) or _is_feature(mtriple, name):
         return
     raise TargetError(
-        f"LLVM knows no -mattr={attribute} for {mtriple}; {_nearest(name, _cpu_features(mtriple))}"
+        f"LLVM knows no -mattr={attribute} for {mtriple}"
+        f"{did_you_mean(name, _cpu_features(mtriple))}"
     )
+
+
+def _require_options(target: Target) -> None:
+    try:
+        with silent_native_stderr():
+            tvm_target(target)
+    except Exception as error:
+        options = " ".join(f"-{name}={text}" for name, text in target.options)
+        raise TargetError(f"TVM refuses the options {options}: {one_line(error)}") from error
 
 
 @cache
@@ -134,9 +144,3 @@ def _is_feature(mtriple: str, name: str) -> bool:
     with silent_native_stderr():
         target = TvmTarget({"kind": "llvm", "mtriple": mtriple, "mattr": [f"+{name}"]})
         return name in codegen.llvm_get_cpu_features(target)
-
-
-def _nearest(wanted: str, known: Iterable[str]) -> str:
-    names = sorted(known)
-    close = difflib.get_close_matches(wanted, names, n=1, cutoff=0.0)
-    return f"the nearest known is {close[0]!r}"

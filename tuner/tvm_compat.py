@@ -143,7 +143,7 @@ def silent_native_stderr() -> Iterator[None]:
     sys.stderr.flush()
     saved = os.dup(2)
     try:
-        with open(os.devnull, "wb") as nowhere:
+        with Path(os.devnull).open("wb") as nowhere:
             os.dup2(nowhere.fileno(), 2)
         yield
     finally:

@@ -1,0 +1,76 @@
+"""The one way from an imported model to the fused functions that are tuned, looked up and built."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import tvm
+from tvm import relax
+
+from tunebook.cache.errors import ModelError
+from tunebook.cache.targets import Target
+from tunebook.tuner.imported_model import ImportedModel
+from tunebook.tuner.llvm_targets import tvm_target
+from tunebook.tuner.op_names import OpNameRecorder, fused_names
+
+
+@dataclass(frozen=True)
+class Choices:
+    """What may be chosen about the pipeline; it changes the workloads, so a build repeats it.
+
+    Nothing can be chosen yet.
+    """
+
+    def __str__(self) -> str:
+        """The canonical text: empty for the defaults."""
+        return ""
+
+
+@dataclass(frozen=True)
+class PreparedModule:
+    """A model with its operators fused into functions, none of them scheduled.
+
+    `module` is the Relax IRModule after FuseTIR; `op_names` gives each function's op text by the
+    function's name in this module.
+    """
+
+    model: ImportedModel
+    target: Target
+    choices: Choices
+    module: Any
+    op_names: Mapping[str, str]
+
+
+def prepare(model: ImportedModel, target: Target, choices: Choices | None = None) -> PreparedModule:
+    """Fuses the model's operators for a target; the same for tune, look-up, key and build.
+
+    These are the passes of TVM's zero pipeline, once: fusing what is fused already loses tasks.
+    Raises ModelError when TVM cannot lower the model.
+    """
+    recorder = OpNameRecorder()
+    tvm_for_passes = tvm_target(target)
+    try:
+        with tvm_for_passes:
+            fused = _fuse_passes(recorder, tvm_for_passes)(model.module)
+            module = relax.transform.FuseTIR()(fused)
+    except Exception as error:
+        reason = " ".join(str(error).split())[:300]
+        raise ModelError(f"{model.name}: TVM cannot lower the model: {reason}") from error
+    return PreparedModule(model, target, choices or Choices(), module, fused_names(fused, recorder))
+
+
+def _fuse_passes(recorder: OpNameRecorder, target: Any) -> Any:
+    return tvm.transform.Sequential(
+        [
+            relax.transform.DecomposeOpsForInference(),
+            relax.transform.CanonicalizeBindings(),
+            # Sorting and scanning have no legalization of their own.
+            *relax.pipeline.library_dispatch_passes(target),
+            relax.transform.LegalizeOps(recorder.legalizers()),
+            relax.transform.AnnotateTIROpPattern(),
+            relax.transform.FoldConstant(),
+            relax.transform.FuseOps(),
+        ]
+    )

@@ -1,0 +1,59 @@
+"""Walking a TIR function: TVM offers no visitor to Python, so its nodes' fields are followed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cache
+from typing import Any
+
+import tvm_ffi
+from tvm import tirx
+
+# Types are no part of the program, and the regions a block declares repeat what its body says.
+_SKIPPED = {"span", "ty", "reads", "writes", "annotations"}
+
+
+def children(node: Any) -> Iterator[Any]:
+    """The statements and expressions directly below a node."""
+    for name in _fields(type(node)):
+        value = getattr(node, name)
+        for one in value if isinstance(value, tvm_ffi.Array) else (value,):
+            if isinstance(one, tvm_ffi.Object) and not isinstance(one, tvm_ffi.Map):
+                yield one
+
+
+def post_order(node: Any) -> Iterator[Any]:
+    """Every node below this one and then the node itself, in the order of execution."""
+    for child in children(node):
+        yield from post_order(child)
+    yield node
+
+
+def kind(node: Any) -> str:
+    """The node's class by name: several of them have no public place in TVM's modules."""
+    return type(node).__name__
+
+
+def buffer_identity(variable: Any) -> int:
+    """Tells buffers apart: they are variables, and comparing those builds an expression."""
+    return hash(variable)
+
+
+def loads_in(node: Any) -> list[Any]:
+    """All reads of buffers below a node."""
+    return [one for one in post_order(node) if kind(one) == "TensorLoad"]
+
+
+def stores_in(node: Any) -> list[Any]:
+    """All writes to buffers below a node."""
+    return [one for one in post_order(node) if isinstance(one, tirx.BufferStore)]
+
+
+@cache
+def _fields(node_type: type) -> tuple[str, ...]:
+    info = getattr(node_type, "__tvm_ffi_type_info__", None)
+    names: list[str] = []
+    while info is not None:
+        names += [field.name for field in info.fields if field.name not in _SKIPPED]
+        info = info.parent_type_info
+    return tuple(names)
