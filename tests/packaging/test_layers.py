@@ -1,0 +1,127 @@
+"""Imports run downwards only, and each library has its place."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+# From the top down; a package may import itself and what stands to the right of it.
+LAYERS = ("service", "workers", "tuner", "cache")
+HOMES = {
+    "sqlalchemy": {"cache"},
+    "alembic": {"cache"},
+    "psycopg": {"cache"},
+    "tvm": {"tuner", "workers"},
+    "tvm_ffi": {"tuner", "workers"},
+    "onnx": {"tuner"},
+    "xgboost": {"tuner"},
+    "torch": {"tuner"},
+    "typer": {"service"},
+    "rich": {"service"},
+}
+# What a board runs, with nothing installed but the `board` extra.
+BOARD_SIDE = ("board_agent.py", "board_supervisor.py", "tracker.py", "child_processes.py")
+
+
+def imports(source: str) -> Iterator[str]:
+    """All imported modules' full names, also those imported inside functions."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            # Relative ones would hide the direction.
+            yield "." * node.level + (node.module or "")
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+def imports_of(*files: Path) -> set[tuple[str, str]]:
+    return {
+        (str(file.relative_to(ROOT)), name)
+        for file in files
+        for name in imports(file.read_text(encoding="utf-8"))
+    }
+
+
+@pytest.mark.parametrize("package", LAYERS)
+def test_a_package_imports_nothing_from_above(package: str) -> None:
+    above = LAYERS[: LAYERS.index(package)]
+    found = imports_of(*(ROOT / package).rglob("*.py"))
+    assert found, f"{package} has no imports at all: the test reads the wrong folder"
+    upwards = {
+        (file, name)
+        for file, name in found
+        if name.split(".")[0] == "tunebook" and name.split(".")[1] in above
+    }
+    assert upwards == set()
+
+
+@pytest.mark.parametrize("package", LAYERS)
+def test_our_own_modules_are_imported_by_their_full_name(package: str) -> None:
+    bare = {
+        (file, name)
+        for file, name in imports_of(*(ROOT / package).rglob("*.py"))
+        if name.startswith(".") or name.split(".")[0] in LAYERS
+    }
+    assert bare == set()
+
+
+@pytest.mark.parametrize(("library", "homes"), HOMES.items())
+def test_a_library_is_imported_only_where_it_belongs(library: str, homes: set[str]) -> None:
+    strays = {
+        (file, name)
+        for package in set(LAYERS) - homes
+        for file, name in imports_of(*(ROOT / package).rglob("*.py"))
+        if name.split(".")[0] == library
+    }
+    assert strays == set()
+
+
+def test_what_runs_on_a_board_needs_no_tuner() -> None:
+    files = [ROOT / "workers" / name for name in BOARD_SIDE]
+    needing = {(f, name) for f, name in imports_of(*files) if name.startswith("tunebook.tuner")}
+    assert needing == set()
+
+
+def test_the_board_agent_stands_alone() -> None:
+    """It is copied to boards, and runs in the emulated guest, where Tunebook is not installed."""
+    found = imports_of(ROOT / "workers" / "board_agent.py")
+    assert {name for _, name in found if name.startswith("tunebook")} == set()
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        "import tunebook.cache",
+        "import tunebook.cache.store, tunebook.cache.keys, tunebook.cache.misses",
+        "run('--help')",
+        "run('db', 'upgrade', '--db', 'sqlite:///' + sys.argv[1])",
+    ],
+)
+def test_what_needs_no_tvm_does_not_load_it(program: str, tmp_path: Path) -> None:
+    script = (
+        "import sys\n"
+        "def run(*arguments):\n"
+        "    from tunebook.service.cli import main\n"
+        "    sys.argv[1:], code = arguments, None\n"
+        "    try:\n"
+        "        main()\n"
+        "    except SystemExit as stop:\n"
+        "        code = stop.code\n"
+        "    assert not code, code\n"
+        f"{program}\n"
+        "print('loaded:', sorted({'tvm', 'onnx', 'xgboost'} & set(sys.modules)))\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script, str(tmp_path / "book.db")],
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[-1] == "loaded: []"
