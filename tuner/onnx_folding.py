@@ -17,6 +17,7 @@ import onnxruntime
 from onnx.reference import ReferenceEvaluator
 
 from tunebook.cache.errors import ModelError
+from tunebook.tuner.one_line import one_line
 from tunebook.tuner.onnx_file import graphs
 
 # onnxruntime has no half precision kernels on most CPUs and writes casts to float32 instead.
@@ -74,7 +75,7 @@ def _fold_with_onnxruntime(model: Any) -> Any:
                 model.SerializeToString(), options, providers=["CPUExecutionProvider"]
             )
         except Exception as error:
-            raise ModelError(f"onnxruntime refuses the model: {_reason(error)}") from error
+            raise ModelError(f"onnxruntime refuses the model: {one_line(error)}") from error
         return onnx.load_model(str(folded))
 
 
@@ -85,7 +86,7 @@ def _fold_shape_arithmetic(model: Any) -> Any:
             inferred = onnx.shape_inference.infer_shapes(model, data_prop=True)
         except Exception as error:
             raise ModelError(
-                f"the model's shapes contradict each other: {_reason(error)}"
+                f"the model's shapes contradict each other: {one_line(error)}"
             ) from error
         if not _fold_once(model, _fixed_shapes(inferred)):
             return inferred
@@ -150,7 +151,3 @@ def _fixed_shapes(model: Any) -> dict[str, tuple[int, ...]]:
     for tensor in model.graph.initializer:
         shapes[tensor.name] = tuple(tensor.dims)
     return shapes
-
-
-def _reason(error: Exception) -> str:
-    return " ".join(str(error).split())[:500]

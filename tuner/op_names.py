@@ -60,7 +60,7 @@ def operator_name(function: str, operator: str | None = None) -> str:
 
 
 def fused_names(module: Any, recorder: OpNameRecorder) -> dict[str, str]:
-    """The op text (`conv2d+add+relu`) of each function of a module after FuseOps, before FuseTIR."""
+    """The op text (`conv2d+add+relu`) of each function after FuseOps and before FuseTIR."""
     names = {}
     for variable, function in module.functions.items():
         if isinstance(function, tvm.tirx.PrimFunc):

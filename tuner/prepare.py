@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -13,7 +14,9 @@ from tunebook.cache.errors import ModelError
 from tunebook.cache.targets import Target
 from tunebook.tuner.imported_model import ImportedModel
 from tunebook.tuner.llvm_targets import tvm_target
+from tunebook.tuner.one_line import one_line
 from tunebook.tuner.op_names import OpNameRecorder, fused_names
+from tunebook.tuner.tvm_compat import silent_native_stderr
 
 
 @dataclass(frozen=True)
@@ -49,16 +52,26 @@ def prepare(model: ImportedModel, target: Target, choices: Choices | None = None
     These are the passes of TVM's zero pipeline, once: fusing what is fused already loses tasks.
     Raises ModelError when TVM cannot lower the model.
     """
-    recorder = OpNameRecorder()
-    tvm_for_passes = tvm_target(target)
-    try:
-        with tvm_for_passes:
-            fused = _fuse_passes(recorder, tvm_for_passes)(model.module)
-            module = relax.transform.FuseTIR()(fused)
-    except Exception as error:
-        reason = " ".join(str(error).split())[:300]
-        raise ModelError(f"{model.name}: TVM cannot lower the model: {reason}") from error
-    return PreparedModule(model, target, choices or Choices(), module, fused_names(fused, recorder))
+    fused, module, recorder, reason = None, None, OpNameRecorder(), ""
+    # TVM warns of every gather that it lowers, whose indices are the model's business.
+    with silent_native_stderr():
+        try:
+            fused, module = _fuse(model.module, recorder, tvm_target(target))
+        except Exception as error:
+            reason = one_line(error)
+        if reason:
+            gc.collect()
+    if reason:
+        raise ModelError(f"{model.name}: TVM cannot lower the model: {reason}")
+    names = fused_names(fused, recorder)
+    return PreparedModule(model, target, choices or Choices(), module, names)
+
+
+def _fuse(module: Any, recorder: OpNameRecorder, target: Any) -> tuple[Any, Any]:
+    """The module after FuseOps, where functions still show their operators, and after FuseTIR."""
+    with target:
+        fused = _fuse_passes(recorder, target)(module)
+        return fused, relax.transform.FuseTIR()(fused)
 
 
 def _fuse_passes(recorder: OpNameRecorder, target: Any) -> Any:

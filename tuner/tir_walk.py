@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 from functools import cache
 from typing import Any
 
@@ -50,7 +50,7 @@ def stores_in(node: Any) -> list[Any]:
 
 
 @cache
-def _fields(node_type: type) -> tuple[str, ...]:
+def _fields(node_type: Hashable) -> tuple[str, ...]:
     info = getattr(node_type, "__tvm_ffi_type_info__", None)
     names: list[str] = []
     while info is not None:

@@ -9,6 +9,7 @@ from typing import Any
 
 from tunebook.cache.errors import ModelError
 from tunebook.tuner.imported_model import ImportedModel, TensorSpec
+from tunebook.tuner.one_line import one_line
 from tunebook.tuner.relax_results import result_tensors
 from tunebook.tuner.shapes import DeclaredInput, fix_shapes, shapes_text
 
@@ -23,7 +24,7 @@ def read_torch_model(path: Path, shapes: Mapping[str, tuple[int, ...]]) -> Impor
         program = torch.export.load(str(path))
     except Exception as error:
         raise ModelError(
-            f"{path} is not a .pt2 file that torch reads: {_first_line(error)}"
+            f"{path} is not a .pt2 file that torch reads: {one_line(error)}"
         ) from error
     inputs = _inputs(program)
     fixed = fix_shapes([one for one, _ in inputs], shapes)
@@ -71,12 +72,8 @@ def _import(program: Any, path: Path) -> Any:
     try:
         return from_exported_program(program, unwrap_unit_return_tuple=True)
     except Exception as error:
-        raise ModelError(f"{path}: TVM cannot import it: {_first_line(error)}") from error
+        raise ModelError(f"{path}: TVM cannot import it: {one_line(error)}") from error
 
 
 def _output_names(program: Any) -> list[str]:
     return [str(name) for name in program.graph_signature.user_outputs]
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).strip().splitlines() or [type(error).__name__])[0]
