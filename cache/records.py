@@ -111,3 +111,8 @@ class Model:
     compiler: str
     choices: str
     tasks: tuple[Task, ...]
+
+    @property
+    def keys(self) -> tuple[ScheduleKey, ...]:
+        """What a build of this model looks up."""
+        return tuple(task.workload.key.on(self.target) for task in self.tasks)

@@ -1,113 +1,162 @@
-"""The store: everything Tunebook knows, behind one contract.
-
-This is a SKETCH of the contract: the owner of cache/ keeps the names and meaning, improves the
-words, and splits the implementation over files that hold one idea each.
-"""
+"""The store: everything Tunebook knows, behind one contract."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import time
+from collections.abc import Callable, Sequence
 
+from tunebook.cache import boards, jobs, lookups, rounds, slots, stored_models, stored_records
+from tunebook.cache.database import Database
+from tunebook.cache.identities import workload_tir
 from tunebook.cache.keys import ScheduleKey, WorkloadKey
+from tunebook.cache.leases import LeaseObserver
 from tunebook.cache.misses import LookupAnswer
 from tunebook.cache.records import Candidate, ErrorClass, Measurement, Model, Record
+from tunebook.cache.work import (
+    BoardPeak,
+    Budget,
+    ClaimedRound,
+    RoundProposal,
+    Slot,
+    StoredResult,
+    TaskState,
+)
 
+__all__ = [
+    "BoardPeak",
+    "Budget",
+    "ClaimedRound",
+    "RoundProposal",
+    "Slot",
+    "Store",
+    "StoredResult",
+    "TaskState",
+]
 
-@dataclass(frozen=True)
-class Budget:
-    """A budget of trials for one model digest, shapes, target and compiler.
-
-    granted = in flight + spent. `granted <= limit` always holds.
-    """
-
-    id: int
-    limit: int
-    granted: int
-    spent: int
-    board_seconds: float
-
-
-@dataclass(frozen=True)
-class TaskState:
-    """A task in a job as the allocator sees it (read fresh before each planning)."""
-
-    id: int
-    key: ScheduleKey
-    weight: int
-    flops: float
-    untuned_seconds: float | None
-    best_seconds: float | None  # best verified-or-unverified successful record on this target
-    served_seconds: float | None  # best verified (what a look-up would hit)
-    trials: int  # records on this workload and target, failures included
-    history: tuple[float, ...]  # best seconds after each finished round, oldest first
-    exhausted: bool  # the search found nothing new to try
-    failures: dict[ErrorClass, int]
-
-
-@dataclass(frozen=True)
-class RoundProposal:
-    task_id: int
-    size: int
-    gain: float
-
-
-@dataclass(frozen=True)
-class Slot:
-    number: int
-    candidate: Candidate
-    record_id: int | None  # set once its result is stored
-
-
-@dataclass(frozen=True)
-class ClaimedRound:
-    id: int
-    epoch: int
-    job_id: int
-    task_id: int
-    key: ScheduleKey
-    size: int  # trials granted by the budget for this round
-    slots: tuple[Slot, ...]  # what a predecessor stored already (candidates, some with results)
-
-
-@dataclass(frozen=True)
-class StoredResult:
-    record_id: int
-    repeated: bool  # the slot was filled already: kept as a repeat, never charged
+LEASE_SECONDS = 10.0
 
 
 class Store:
-    """See the sketch's methods."""
+    """What is stored and asked for; the only place where processes of Tunebook meet.
+
+    The contract, which every database behind it keeps:
+
+    - Each method is one transaction: it happens entirely or, when it raises, not at all. None
+      stays open between calls, so a caller may build or measure for as long as it likes.
+    - Many processes and threads may use one database at once. A Store is safe to share between
+      threads; after a fork the child opens its own.
+    - A look-up reads one snapshot, and hits only on the whole key. What it serves is verified, not
+      a failure, measured on a real board (or an emulated one where asked for), and its trace holds
+      nothing but what is on the allow-list of traces.py.
+    - Budgets are exact: `granted <= limit` at every moment, whoever dies whenever. Trials are
+      granted when a round is first claimed, stay with the round when a successor takes it over,
+      are spent one by one in the transaction that stores the result, and go back when the round
+      ends.
+    - A round belongs to the worker that claimed it last. `beat`, `store_candidates` and
+      `finish_round` of any other raise LeaseLostError; `store_result` still works for it, since a
+      measurement that was made is not thrown away.
+    - A lease dies when its round's beat has not moved for `lease_seconds` on the observer's
+      monotonic clock, or at once when its process was on this machine and is gone. The wall clock
+      decides nothing.
+    - Faults of the database are DatabaseErrors of one line.
+    """
+
+    def __init__(self, database: Database, observer: LeaseObserver) -> None:
+        self._database = database
+        self._observer = observer
 
     # --- opening -----------------------------------------------------------------------------
     @classmethod
-    def open(cls, url: str | None = None, *, read_only: bool = False) -> Store: ...
-    def close(self) -> None: ...
+    def open(
+        cls,
+        url: str | None = None,
+        *,
+        read_only: bool = False,
+        lease_seconds: float = LEASE_SECONDS,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> Store:
+        """Opens the database at a URL or path (None: this user's own), and creates a SQLite file
+        that is not there yet. `read_only` never writes, and needs the file to be there.
+
+        Raises DatabaseError when it cannot be opened or is of another version.
+        """
+        database = Database.open(url, read_only=read_only)
+        return cls(database, LeaseObserver(lease_seconds, monotonic))
+
+    @property
+    def name(self) -> str:
+        """The path or URL of the database, without its password."""
+        return self._database.name
+
+    def close(self) -> None:
+        self._database.close()
+
+    def __enter__(self) -> Store:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
     # --- models and workloads ----------------------------------------------------------------
     def save_model(self, model: Model) -> int:
         """Stores the model, its workloads (TIR compressed) and tasks; idempotent; gives its id."""
+        with self._database.writing() as session:
+            return stored_models.save_model(session, model)
 
-    def workload_tir(self, key: WorkloadKey) -> str: ...
+    def find_model(self, digest: str, shapes: str, target: str, compiler: str) -> Model | None:
+        """The model as it was split, the latest where its choices changed; needs no TVM."""
+        with self._database.reading() as session:
+            return stored_models.find_model(session, digest, shapes, target, compiler)
+
+    def workload_tir(self, key: WorkloadKey) -> str:
+        """The TIR of a stored workload. Raises DatabaseError for one that is not."""
+        with self._database.reading() as session:
+            return workload_tir(session, key)
 
     # --- look-ups ----------------------------------------------------------------------------
     def lookup(self, keys: Sequence[ScheduleKey], *, accept_emulated: bool = False) -> LookupAnswer:
         """All hits and all misses, from one snapshot. Hits only on the whole key, verified,
-        not failed, trace on the allow-list, and not emulated unless asked."""
+        not failed, trace on the allow-list, and not emulated unless asked; then a real board's
+        schedule still comes first. Misses are in the order of `keys`, each key once."""
+        with self._database.reading() as session:
+            return lookups.lookup(session, keys, accept_emulated)
 
     # --- records -----------------------------------------------------------------------------
     def records(self, key: ScheduleKey) -> list[Record]:
         """Every record of a workload on a target, failures included, oldest first."""
+        with self._database.reading() as session:
+            return stored_records.records_of(session, key)
+
+    def known_module_hashes(self, key: ScheduleKey, *, emulated: bool | None = None) -> set[str]:
+        """The scheduled modules that have a record; of one kind of board only, where given."""
+        with self._database.reading() as session:
+            return stored_records.known_module_hashes(session, key, emulated)
+
+    def training_records(
+        self, target: str, compiler: str, limit: int, *, emulated: bool | None = None
+    ) -> list[Record]:
+        """Records with features of any workload on a target by a compiler, failures included,
+        newest first; of one kind of board only, where given."""
+        with self._database.reading() as session:
+            return stored_records.training_records(session, target, compiler, limit, emulated)
 
     def mark_verified(self, record_id: int) -> None:
-        """The record's output was compared on the board and agreed: it may be served."""
+        """The record's output was compared on the board and agreed: it may be served. A record
+        that was marked failed meanwhile stays so."""
+        with self._database.writing() as session:
+            stored_records.mark_verified(session, record_id)
 
     def mark_failed(self, record_id: int, error: ErrorClass, text: str) -> None:
         """The record turned out wrong (wrong-output, implausible, crash when run again): it is a
         failure from now on, and what is served is chosen anew."""
+        with self._database.writing() as session:
+            stored_records.mark_failed(session, record_id, error, text)
 
     def unverified_best(self, key: ScheduleKey) -> list[Record]:
-        """Successful, unverified records faster than the served one, fastest first."""
+        """Successful, unverified records faster than what is served of their kind of board (real
+        or emulated), fastest first."""
+        with self._database.reading() as session:
+            return stored_records.unverified_best(session, key)
 
     # --- jobs and budgets --------------------------------------------------------------------
     def submit_job(
@@ -120,41 +169,102 @@ class Store:
         emulated: bool = False,
     ) -> int:
         """Creates the job for this model, or returns the one still open for the same model and
-        board class (a killed run is resumed). `trials` raises (never lowers below spent) the
-        budget's total to that number; `more` adds to what was spent."""
+        board class (a killed run is resumed); gives its id.
 
-    def budget(self, job_id: int) -> Budget: ...
-    def task_states(self, job_id: int) -> list[TaskState]: ...
-    def set_untuned_seconds(self, task_id: int, seconds: float) -> None: ...
-    def set_exhausted(self, task_id: int) -> None: ...
-    def finish_job(self, job_id: int, state: str, reason: str = "") -> None: ...
+        `trials` sets the budget's total to that number, never below what is granted already;
+        `more` sets it to what was spent and so many more; with neither it stays. Tasks take over
+        `untuned_seconds` and `exhausted` from earlier jobs on that board class; a raised budget
+        tries the exhausted again. Raises BudgetError for both or a negative number.
+        """
+        with self._database.writing() as session:
+            return jobs.submit_job(session, model_id, board_class, trials, more, emulated)
+
+    def budget(self, job_id: int) -> Budget:
+        """The budget that the job draws on, shared by all jobs of its model, shapes, target and
+        compiler."""
+        with self._database.reading() as session:
+            return jobs.read_budget(session, job_id)
+
+    def task_states(self, job_id: int) -> list[TaskState]:
+        """The job's tasks in the order of splitting; a workload that the model holds twice is one
+        task with the sum of the weights."""
+        with self._database.reading() as session:
+            return jobs.task_states(session, job_id)
+
+    def set_untuned_seconds(self, task_id: int, seconds: float) -> None:
+        """What the unscheduled program took on the board."""
+        with self._database.writing() as session:
+            jobs.set_untuned_seconds(session, task_id, seconds)
+
+    def set_exhausted(self, task_id: int) -> None:
+        """The search found nothing new to try for this task."""
+        with self._database.writing() as session:
+            jobs.set_exhausted(session, task_id)
+
+    def finish_job(self, job_id: int, state: str, reason: str = "") -> None:
+        """Ends the job as `state` (any word but `open`) and closes its open rounds, giving back
+        what they had not spent."""
+        with self._database.writing() as session:
+            jobs.finish_job(session, job_id, state, reason)
 
     # --- rounds ------------------------------------------------------------------------------
     def propose_rounds(self, job_id: int, proposals: Sequence[RoundProposal]) -> int:
-        """Makes rounds open, or changes the gain of those open and unclaimed; at most one open
-        round per workload and target. Gives how many are open."""
+        """Makes rounds open, or changes the gain of those open and unclaimed (and the size, while
+        nothing is granted); at most one open round per workload and target, whoever's job it is:
+        a proposal for one that another job has open is left out. Gives how many of this job are
+        open."""
+        with self._database.writing() as session:
+            return rounds.propose_rounds(session, job_id, proposals)
 
     def claim_round(
         self, worker: str, job_id: int | None = None, board_classes: Sequence[str] | None = None
     ) -> ClaimedRound | None:
         """Claims the open round with the highest gain, expiring dead leases first; reserves its
-        trials in the same transaction. A round whose budget grants nothing is closed."""
+        trials in the same transaction, or as many as the budget has left. A round whose budget
+        grants nothing is closed. None when there is nothing to claim: ask again after a second,
+        since a lease is only seen to be dead by one who watches it."""
+        with self._database.writing() as session:
+            return rounds.claim_round(session, self._observer, worker, job_id, board_classes)
 
     def beat(self, round_id: int, epoch: int) -> None:
-        """Raises LeaseLostError when another worker claimed the round meanwhile."""
+        """Says that the worker lives. Raises LeaseLostError when another worker claimed the round
+        meanwhile, or it was closed."""
+        with self._database.writing() as session:
+            rounds.beat(session, round_id, epoch)
 
     def store_candidates(
         self, round_id: int, epoch: int, candidates: Sequence[Candidate]
     ) -> tuple[Slot, ...]:
-        """Numbers and stores what is going to be measured; a candidate whose module hash is
-        already a record of this workload and target, or already in a slot, is left out."""
+        """Numbers and stores what is going to be measured, and gives the new slots. A candidate
+        whose module hash is already a record of this workload, target and kind of board, or
+        already in a slot of the round, is left out, as is what exceeds the round's grant.
+        Raises LeaseLostError."""
+        with self._database.writing() as session:
+            return slots.store_candidates(session, round_id, epoch, candidates)
 
     def store_result(
         self, round_id: int, epoch: int, slot: int, measurement: Measurement
     ) -> StoredResult:
         """Stores one trial and charges it, in one transaction. Works for a worker that lost its
         lease too: an empty slot is filled once and charged once; a filled one keeps the result
-        as a repeat. Board seconds are always charged."""
+        as a repeat. Board seconds are always charged. (After the round has ended its grant is
+        gone: a late trial is then charged only where the budget still has room.)"""
+        with self._database.writing() as session:
+            return slots.store_result(session, round_id, epoch, slot, measurement)
 
     def finish_round(self, round_id: int, epoch: int) -> None:
-        """Closes the round, gives back what was granted and not charged, appends to history."""
+        """Closes the round, gives back what was granted and not charged, appends to history.
+        Raises LeaseLostError."""
+        with self._database.writing() as session:
+            rounds.finish_round(session, round_id, epoch)
+
+    # --- boards ------------------------------------------------------------------------------
+    def board_peak(self, board_class: str, target: str) -> BoardPeak | None:
+        """What a board class can do at most on a canonical target; None before it was measured."""
+        with self._database.reading() as session:
+            return boards.board_peak(session, board_class, target)
+
+    def save_board_peak(self, board_class: str, target: str, peak: BoardPeak) -> None:
+        """Stores a measured peak in place of an earlier one."""
+        with self._database.writing() as session:
+            boards.save_board_peak(session, board_class, target, peak)

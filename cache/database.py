@@ -1,0 +1,200 @@
+"""The database behind the store: SQLite by default, PostgreSQL for a fleet.
+
+Every transaction states what it is for. A read takes one snapshot; a write takes SQLite's write
+lock at once (`BEGIN IMMEDIATE`): with the driver's own deferred transactions concurrent writers
+lose updates without an error. Faults of the database come out as one-line DatabaseErrors.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import platformdirs
+from sqlalchemy import Connection, Engine, create_engine, event
+from sqlalchemy.engine import URL, make_url
+from sqlalchemy.exc import ArgumentError, NoSuchModuleError, SQLAlchemyError
+from sqlalchemy.orm import Session
+
+from tunebook.cache.database_faults import explain
+from tunebook.cache.errors import DatabaseError
+from tunebook.cache.schema import HEAD, check_version, create_schema, is_empty, version_of
+
+BUSY_TIMEOUT_MS = 30_000
+_WRITES = "tunebook_writes"
+
+
+def default_path() -> Path:
+    """Where the database of this user lives unless told otherwise."""
+    return platformdirs.user_data_path("tunebook", appauthor=False) / "tunebook.db"
+
+
+def parse_url(text: str | None) -> URL:
+    """Reads a database URL, or a plain path of a SQLite file; None is the user's own.
+
+    Raises DatabaseError when it is neither, or names a kind of database other than the two.
+    """
+    if not text:
+        return URL.create("sqlite", database=str(default_path()))
+    if "://" not in text:
+        return URL.create("sqlite", database=str(Path(text).expanduser()))
+    try:
+        url = make_url(text)
+    except ArgumentError:
+        raise DatabaseError(
+            f"{text!r} is no database URL; give a path or postgresql://..."
+        ) from None
+    if url.drivername in ("postgresql", "postgres"):
+        return url.set(drivername="postgresql+psycopg")
+    if url.drivername in ("postgresql+psycopg", "sqlite"):
+        return url
+    raise DatabaseError(
+        f"a {url.drivername} database is not supported; give the path of a SQLite file, "
+        "or postgresql://..."
+    )
+
+
+class Database:
+    """An open database; `reading` and `writing` give sessions. Safe to share between threads,
+    not across a fork."""
+
+    def __init__(self, url: URL, engine: Engine) -> None:
+        self.name = _name(url)
+        self._engine = engine
+        self._write_engine = engine.execution_options(**{_WRITES: True})
+        self._read_engine = engine
+        if engine.dialect.name == "postgresql":
+            self._read_engine = engine.execution_options(isolation_level="REPEATABLE READ")
+
+    @classmethod
+    def open(cls, text: str | None, *, read_only: bool = False) -> Database:
+        """Opens a database of this version; a SQLite file that is not there yet is created.
+
+        Raises DatabaseError when it cannot be reached, is of another version, or is none.
+        """
+        url = parse_url(text)
+        database = cls._connect(url, read_only=read_only)
+        try:
+            with database._explained(), database._engine.connect() as connection:
+                empty = is_empty(connection)
+            if empty and url.drivername == "sqlite" and not read_only:
+                with database._explained(), database._write_engine.begin() as connection:
+                    create_schema(connection)
+            with database._explained(), database._engine.connect() as connection:
+                check_version(connection, database.name)
+        except BaseException:
+            database.close()
+            raise
+        return database
+
+    @classmethod
+    def _connect(cls, url: URL, *, read_only: bool) -> Database:
+        if url.drivername == "sqlite":
+            return cls(url, _sqlite_engine(url, read_only=read_only))
+        try:
+            return cls(url, create_engine(url, pool_pre_ping=True))
+        except (ModuleNotFoundError, NoSuchModuleError):
+            raise DatabaseError(
+                "PostgreSQL needs its driver: pip install 'tunebook[postgresql]'"
+            ) from None
+
+    def close(self) -> None:
+        self._engine.dispose()
+
+    @contextmanager
+    def reading(self) -> Iterator[Session]:
+        """A session that reads one snapshot."""
+        with self._explained(), Session(self._read_engine) as session:
+            yield session
+
+    @contextmanager
+    def writing(self) -> Iterator[Session]:
+        """A session that commits when left, and rolls back on an exception."""
+        with self._explained(), Session(self._write_engine) as session, session.begin():
+            yield session
+
+    @contextmanager
+    def _explained(self) -> Iterator[None]:
+        try:
+            yield
+        except SQLAlchemyError as error:
+            raise explain(error, self.name) from error
+
+
+def upgrade(text: str | None) -> tuple[str | None, str]:
+    """Brings a database to this version's schema; gives the versions before and after.
+
+    The first is None for an empty database. Raises DatabaseError for a newer one.
+    """
+    url = parse_url(text)
+    database = Database._connect(url, read_only=False)
+    try:
+        with database._explained(), database._write_engine.begin() as connection:
+            before = None if is_empty(connection) else version_of(connection, database.name)
+            create_schema(connection)
+        return before, HEAD
+    finally:
+        database.close()
+
+
+def _name(url: URL) -> str:
+    if url.drivername == "sqlite":
+        return url.database or ":memory:"
+    return url.render_as_string(hide_password=True)
+
+
+def _sqlite_engine(url: URL, *, read_only: bool) -> Engine:
+    if not url.database or url.database == ":memory:":
+        raise DatabaseError("a database in memory cannot be shared; give the path of a file")
+    path = Path(url.database)
+    if read_only:
+        if not path.exists():
+            raise DatabaseError(f"there is no database at {path}; tune first, or give --db")
+        url = url.set(database=f"file:{path}", query={"uri": "true", **_read_only_mode(path)})
+    else:
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise DatabaseError(
+                f"cannot create the folder {path.parent} for the database: {error.strerror}; "
+                "give another one with --db"
+            ) from None
+    engine = create_engine(url)
+    event.listen(engine, "connect", _prepare_read_only if read_only else _prepare)
+    event.listen(engine, "begin", _begin)
+    return engine
+
+
+def _read_only_mode(path: Path) -> dict[str, str]:
+    """SQLite needs to create `-shm` beside a WAL database even to read it; where it may not and
+    no log is left from a writer, the file can be read as it is."""
+    log = path.with_name(path.name + "-wal")
+    if not os.access(path.parent, os.W_OK) and not log.exists():
+        return {"mode": "ro", "immutable": "1"}
+    return {"mode": "ro"}
+
+
+def _prepare(connection: Any, _: Any) -> None:
+    _prepare_read_only(connection, _)
+    cursor = connection.cursor()
+    cursor.execute("PRAGMA journal_mode = WAL")
+    # In WAL mode this loses no committed transaction when a process dies, only on a power cut.
+    cursor.execute("PRAGMA synchronous = NORMAL")
+    cursor.close()
+
+
+def _prepare_read_only(connection: Any, _: Any) -> None:
+    # No transaction of the driver's own: `_begin` says which kind is wanted.
+    connection.isolation_level = None
+    cursor = connection.cursor()
+    cursor.execute(f"PRAGMA busy_timeout = {BUSY_TIMEOUT_MS}")
+    cursor.execute("PRAGMA foreign_keys = ON")
+    cursor.close()
+
+
+def _begin(connection: Connection) -> None:
+    writes = connection.get_execution_options().get(_WRITES, False)
+    connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")

@@ -1,0 +1,98 @@
+"""Rows that stand for a name: targets and workloads, found or added."""
+
+from __future__ import annotations
+
+import zlib
+from typing import Any
+
+from sqlalchemy import Select, Table, select
+from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.orm import Session
+
+from tunebook.cache.buffers import dtypes_text, log_elements, parse_buffers, shapes_text
+from tunebook.cache.errors import DatabaseError
+from tunebook.cache.keys import ScheduleKey, WorkloadKey
+from tunebook.cache.records import Workload
+from tunebook.cache.tables import Base, TargetRow, WorkloadRow
+
+
+def insert_missing(session: Session, model: type[Base], values: dict[str, Any]) -> bool:
+    """Inserts a row unless a unique key has it already; gives whether it was inserted."""
+    table = model.__table__
+    assert isinstance(table, Table)
+    dialect = session.get_bind().dialect.name
+    insert = postgresql.insert if dialect == "postgresql" else sqlite.insert
+    statement = insert(table).values(**values).on_conflict_do_nothing()
+    return bool(session.connection().execute(statement).rowcount)
+
+
+def find_target(session: Session, text: str) -> int | None:
+    return session.scalar(select(TargetRow.id).where(TargetRow.text == text))
+
+
+def ensure_target(session: Session, text: str) -> int:
+    found = find_target(session, text)
+    if found is None:
+        insert_missing(session, TargetRow, {"text": text})
+        found = session.execute(select(TargetRow.id).where(TargetRow.text == text)).scalar_one()
+    return found
+
+
+def find_workload(session: Session, key: WorkloadKey) -> int | None:
+    found: int | None = session.scalar(_workload_ids(key))
+    return found
+
+
+def ensure_workload(session: Session, workload: Workload) -> int:
+    """Raises ValueError when the key's `buffers` cannot be read."""
+    found = find_workload(session, workload.key)
+    if found is not None:
+        return found
+    key = workload.key
+    buffers = parse_buffers(key.buffers)
+    values = {
+        "op": key.op,
+        "buffers": key.buffers,
+        "compiler": key.compiler,
+        "hash": key.hash,
+        "dtypes": dtypes_text(buffers),
+        "shapes": shapes_text(buffers),
+        "elements": log_elements(buffers),
+        "flops": workload.flops,
+        "tir": zlib.compress(workload.tir.encode()),
+    }
+    insert_missing(session, WorkloadRow, values)
+    return int(session.execute(_workload_ids(key)).scalar_one())
+
+
+def find_ids(session: Session, key: ScheduleKey) -> tuple[int, int] | None:
+    """The ids of a key's workload and target, or None when either was never stored."""
+    workload = find_workload(session, key.workload)
+    target = find_target(session, key.target)
+    return None if workload is None or target is None else (workload, target)
+
+
+def workload_tir(session: Session, key: WorkloadKey) -> str:
+    """Raises DatabaseError for a workload that was never stored."""
+    found = session.scalar(
+        select(WorkloadRow.tir).where(WorkloadRow.id == _workload_ids(key).scalar_subquery())
+    )
+    if found is None:
+        raise DatabaseError(
+            f"the workload {key.op} {key.hash} is not stored; split its model with this database"
+        )
+    return zlib.decompress(found).decode()
+
+
+def key_of(row: Any, target: str) -> ScheduleKey:
+    """The key from anything with the workload's columns."""
+    return ScheduleKey(row.op, row.buffers, target, row.compiler, row.hash)
+
+
+def _workload_ids(key: WorkloadKey) -> Select[Any]:
+    return select(WorkloadRow.id).where(
+        WorkloadRow.hash == key.hash,
+        WorkloadRow.compiler == key.compiler,
+        WorkloadRow.op == key.op,
+        WorkloadRow.buffers == key.buffers,
+    )

@@ -1,0 +1,89 @@
+"""The index maps inside traces, which TVM saves as a graph of IR nodes.
+
+TVM would load a node of any registered type, a call of an external function among them, and the
+expression ends up in the kernel. So only sums, products, quotients and the like are let through.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+INDEX_MAP_LIMIT = 64 * 1024
+
+_NODES = frozenset(
+    {
+        "None",
+        "int",
+        "ffi.String",
+        "ffi.Array",
+        "ir.PrimType",
+        "ir.IntImm",
+        "ir.Var",
+        "prim.Add",
+        "prim.Sub",
+        "prim.Mul",
+        "prim.FloorDiv",
+        "prim.FloorMod",
+        "prim.Min",
+        "prim.Max",
+        "tirx.IndexMap",
+    }
+)
+_NAME = re.compile(r"\w{1,100}")
+_DTYPE = re.compile(r"u?int(8|16|32|64)|bool")
+
+
+def check_index_map(text: str) -> str | None:
+    """What is wrong with it (`holds a ir.Call`), or None."""
+    try:
+        graph = json.loads(text, object_pairs_hook=_unique)
+    except (ValueError, RecursionError):
+        return "is no JSON"
+    if not isinstance(graph, dict) or set(graph) - {"root_index", "nodes", "metadata"}:
+        return "is no graph of nodes"
+    nodes = graph.get("nodes")
+    if not isinstance(nodes, list) or not _refers(graph.get("root_index"), len(nodes)):
+        return "is no graph of nodes"
+    for number, node in enumerate(nodes):
+        if not isinstance(node, dict) or set(node) - {"type", "data"}:
+            return "is no graph of nodes"
+        kind = node.get("type")
+        if not isinstance(kind, str) or kind not in _NODES:
+            return f"holds {str(kind)[:80]!r}"
+        if not _is_data(kind, node.get("data"), number):
+            return f"holds a malformed {kind}"
+    return None
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Of a name that is given twice another reader might take the other value."""
+    members = dict(pairs)
+    if len(members) != len(pairs):
+        raise ValueError("a name is given twice")
+    return members
+
+
+def _is_data(kind: str, data: Any, number: int) -> bool:
+    """Whether a node holds what its kind does. Nodes refer to earlier ones only: no cycles."""
+    if kind == "None":
+        return data is None
+    if kind == "int":
+        return isinstance(data, int) and abs(data) < 1 << 62
+    if kind == "ffi.String":
+        return isinstance(data, str) and bool(_NAME.fullmatch(data))
+    if kind == "ffi.Array":
+        return isinstance(data, list) and all(_refers(item, number) for item in data)
+    if not isinstance(data, dict):
+        return False
+    return all(
+        bool(isinstance(value, str) and _DTYPE.fullmatch(value))
+        if kind == "ir.PrimType" and name == "dtype"
+        else _refers(value, number)
+        for name, value in data.items()
+    )
+
+
+def _refers(value: Any, below: int) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < below

@@ -1,0 +1,101 @@
+"""When the lease of a round is dead.
+
+A lease dies when its `beat` has not moved for `lease_seconds` on the observer's own monotonic
+clock, so a stepped wall clock costs nothing; or at once when its holder was a process of this
+same boot of this machine that no longer exists, so that a killed run resumes immediately.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from tunebook.cache.tables import RoundRow
+
+
+@dataclass(frozen=True)
+class Holder:
+    """A process: where its id means something (boot and pid namespace), its id, its start time.
+
+    `place` is empty where the system does not tell; such a holder is judged by its beat alone.
+    """
+
+    place: str
+    pid: int
+    started: str
+
+    @classmethod
+    def this_process(cls) -> Holder:
+        pid = os.getpid()
+        return cls(_place(), pid, _start_time(pid) or "")
+
+    @classmethod
+    def parse(cls, text: str) -> Holder | None:
+        parts = text.split(" ")
+        if len(parts) != 3 or not parts[1].isdigit():
+            return None
+        return cls(parts[0], int(parts[1]), parts[2])
+
+    def __str__(self) -> str:
+        return f"{self.place} {self.pid} {self.started}"
+
+    def is_known_dead(self) -> bool:
+        """Whether this process is sure that the holder does not run any more."""
+        return bool(self.place) and self.place == _place() and _start_time(self.pid) != self.started
+
+
+@dataclass(frozen=True)
+class _Observation:
+    epoch: int
+    beat: int
+    since: float
+
+
+class LeaseObserver:
+    """Remembers when each claimed round's beat last moved, as seen from this process."""
+
+    def __init__(self, lease_seconds: float, monotonic: Callable[[], float]) -> None:
+        self._lease_seconds = lease_seconds
+        self._monotonic = monotonic
+        self._seen: dict[int, _Observation] = {}
+
+    def dead(self, claimed: Iterable[RoundRow]) -> list[int]:
+        """The ids of those claimed rounds whose lease is dead; `claimed` is all there are."""
+        now = self._monotonic()
+        seen: dict[int, _Observation] = {}
+        dead: list[int] = []
+        for row in claimed:
+            before = self._seen.get(row.id)
+            if before is None or (before.epoch, before.beat) != (row.epoch, row.beat):
+                before = _Observation(row.epoch, row.beat, now)
+            seen[row.id] = before
+            if now - before.since > self._lease_seconds or _holder_is_gone(row):
+                dead.append(row.id)
+        self._seen = seen
+        return dead
+
+
+def _holder_is_gone(row: RoundRow) -> bool:
+    holder = Holder.parse(row.holder or "")
+    return holder is not None and holder.is_known_dead()
+
+
+def _place() -> str:
+    """Two containers of one machine share the boot but not their process ids."""
+    try:
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+        return f"{boot}/{Path('/proc/self/ns/pid').readlink()}"
+    except OSError:
+        return ""
+
+
+def _start_time(pid: int) -> str | None:
+    """The start of a process in clock ticks since boot; None when there is no such process, or
+    it is dead and only waits to be reaped."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return None
+    return None if fields[0] in ("Z", "X") else fields[19]

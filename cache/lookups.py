@@ -1,0 +1,101 @@
+"""Look-ups: hits on the whole key only, and everything else a miss with its reason.
+
+Hits and misses come from one snapshot, by indexed reads: a look-up's cost does not grow with what
+else the database holds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from tunebook.cache.errors import UntrustedTraceError
+from tunebook.cache.identities import key_of
+from tunebook.cache.keys import ScheduleKey
+from tunebook.cache.miss_finding import MissFinder
+from tunebook.cache.misses import LookupAnswer
+from tunebook.cache.records import Schedule
+from tunebook.cache.tables import RecordRow, ScheduleRow, TargetRow, WorkloadRow
+from tunebook.cache.traces import check_trace
+
+# SQLite before 3.32 takes 999 parameters in one statement.
+_CHUNK = 400
+
+
+def lookup(session: Session, keys: Sequence[ScheduleKey], accept_emulated: bool) -> LookupAnswer:
+    """See Store.lookup."""
+    wanted = list(dict.fromkeys(keys))
+    served = _served(session, wanted, accept_emulated)
+    hits: dict[ScheduleKey, Schedule] = {}
+    refused: dict[ScheduleKey, str] = {}
+    for key in wanted:
+        schedule = served.get(key)
+        if schedule is None:
+            continue
+        try:
+            check_trace(schedule.trace)
+        except UntrustedTraceError as error:
+            refused[key] = f"record {schedule.record_id} is refused: {error}"
+        else:
+            hits[key] = schedule
+    missing = [key for key in wanted if key not in hits]
+    finder = MissFinder(session, accept_emulated=accept_emulated, more_trials=len(missing))
+    misses = tuple(finder.find(key, refused.get(key)) for key in missing)
+    return LookupAnswer(hits=hits, misses=misses)
+
+
+def _served(
+    session: Session, keys: Sequence[ScheduleKey], accept_emulated: bool
+) -> dict[ScheduleKey, Schedule]:
+    """What is stored to be served; a real board's before an emulated one's."""
+    served: dict[ScheduleKey, Schedule] = {}
+    wanted = set(keys)
+    for target, hashes in _batches(keys):
+        statement = (
+            select(
+                WorkloadRow.op,
+                WorkloadRow.buffers,
+                WorkloadRow.compiler,
+                WorkloadRow.hash,
+                ScheduleRow.record_id,
+                ScheduleRow.seconds,
+                ScheduleRow.emulated,
+                RecordRow.trace,
+                RecordRow.module_hash,
+            )
+            .join(ScheduleRow, ScheduleRow.workload_id == WorkloadRow.id)
+            .join(TargetRow, TargetRow.id == ScheduleRow.target_id)
+            .join(RecordRow, RecordRow.id == ScheduleRow.record_id)
+            .where(
+                WorkloadRow.hash.in_(hashes),
+                TargetRow.text == target,
+                RecordRow.verified,
+                RecordRow.error.is_(None),
+            )
+        )
+        if not accept_emulated:
+            statement = statement.where(ScheduleRow.emulated.is_(False))
+        for row in session.execute(statement):
+            key = key_of(row, target)
+            if key in wanted and (key not in served or served[key].emulated):
+                served[key] = Schedule(
+                    key=key,
+                    record_id=row.record_id,
+                    trace=row.trace,
+                    module_hash=row.module_hash,
+                    seconds=row.seconds,
+                    emulated=row.emulated,
+                )
+    return served
+
+
+def _batches(keys: Sequence[ScheduleKey]) -> Iterator[tuple[str, list[str]]]:
+    """The workload hashes wanted on each target, as many at a time as a statement may hold."""
+    by_target: dict[str, list[str]] = {}
+    for key in keys:
+        by_target.setdefault(key.target, []).append(key.workload_hash)
+    for target, hashes in by_target.items():
+        for start in range(0, len(hashes), _CHUNK):
+            yield target, hashes[start : start + _CHUNK]

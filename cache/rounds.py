@@ -1,0 +1,200 @@
+"""Rounds in the database: proposed, claimed, filled slot by slot, finished.
+
+Every write of a worker says which epoch of the round it claimed; when no row has that epoch any
+more, another worker took the round over and the write is refused with LeaseLostError.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from sqlalchemy import Select, func, select, update
+from sqlalchemy.orm import Session
+
+from tunebook.cache.errors import DatabaseError, LeaseLostError
+from tunebook.cache.identities import insert_missing, key_of
+from tunebook.cache.jobs import close_round
+from tunebook.cache.leases import Holder, LeaseObserver
+from tunebook.cache.records import Candidate
+from tunebook.cache.tables import (
+    CLOSED,
+    FINISHED,
+    OPEN,
+    BudgetRow,
+    JobRow,
+    RoundRow,
+    SlotRow,
+    TargetRow,
+    TaskRow,
+    WorkloadRow,
+)
+from tunebook.cache.work import ClaimedRound, RoundProposal, Slot
+
+
+def propose_rounds(session: Session, job_id: int, proposals: Sequence[RoundProposal]) -> int:
+    """See Store.propose_rounds."""
+    job = session.get(JobRow, job_id)
+    if job is None or job.state != OPEN:
+        raise DatabaseError(f"there is no open job {job_id} in this database")
+    tasks = {
+        task.id: task for task in session.scalars(select(TaskRow).where(TaskRow.job_id == job_id))
+    }
+    for proposal in proposals:
+        if proposal.task_id not in tasks:
+            raise DatabaseError(f"task {proposal.task_id} is not one of job {job_id}")
+    # Two planners with the same workloads wait for each other's rows in one order, never crosswise.
+    for proposal in sorted(proposals, key=lambda proposal: tasks[proposal.task_id].workload_id):
+        task = tasks[proposal.task_id]
+        values = {
+            "job_id": job_id,
+            "task_id": task.id,
+            "workload_id": task.workload_id,
+            "target_id": task.target_id,
+            "emulated": job.emulated,
+            "size": proposal.size,
+            "gain": proposal.gain,
+        }
+        if not insert_missing(session, RoundRow, values):
+            _change_free_round(session, proposal)
+    return session.execute(
+        select(func.count()).where(RoundRow.job_id == job_id, RoundRow.state == OPEN)
+    ).scalar_one()
+
+
+def _change_free_round(session: Session, proposal: RoundProposal) -> None:
+    """A round with a grant keeps its size: its slots are numbered within it."""
+    free = (
+        RoundRow.task_id == proposal.task_id,
+        RoundRow.state == OPEN,
+        RoundRow.worker.is_(None),
+    )
+    session.execute(update(RoundRow).where(*free).values(gain=proposal.gain))
+    session.execute(
+        update(RoundRow).where(*free, RoundRow.granted.is_(None)).values(size=proposal.size)
+    )
+
+
+def claim_round(
+    session: Session,
+    observer: LeaseObserver,
+    worker: str,
+    job_id: int | None,
+    board_classes: Sequence[str] | None,
+) -> ClaimedRound | None:
+    """See Store.claim_round."""
+    _expire_dead_leases(session, observer)
+    while True:
+        row: RoundRow | None = session.scalars(_free_rounds(job_id, board_classes)).first()
+        if row is None:
+            return None
+        if row.granted is None:
+            row.granted = _reserve(session, row)
+        if row.granted > 0:
+            break
+        close_round(session, row.id, CLOSED)
+        session.expire(row)
+    row.epoch += 1
+    row.beat += 1
+    row.worker = worker
+    row.holder = str(Holder.this_process())
+    session.flush()
+    return _claimed(session, row)
+
+
+def _expire_dead_leases(session: Session, observer: LeaseObserver) -> None:
+    claimed = session.scalars(
+        select(RoundRow).where(RoundRow.state == OPEN, RoundRow.worker.is_not(None))
+    ).all()
+    for round_id in observer.dead(claimed):
+        epoch = next(row.epoch for row in claimed if row.id == round_id)
+        beat = next(row.beat for row in claimed if row.id == round_id)
+        session.execute(
+            update(RoundRow)
+            .where(RoundRow.id == round_id, RoundRow.epoch == epoch, RoundRow.beat == beat)
+            .values(worker=None, holder=None, epoch=RoundRow.epoch + 1)
+        )
+
+
+def _free_rounds(job_id: int | None, board_classes: Sequence[str] | None) -> Select[Any]:
+    statement = (
+        select(RoundRow)
+        .join(JobRow, JobRow.id == RoundRow.job_id)
+        .where(RoundRow.state == OPEN, RoundRow.worker.is_(None), JobRow.state == OPEN)
+        .order_by(RoundRow.gain.desc(), RoundRow.id)
+        .limit(1)
+        .with_for_update(skip_locked=True, of=RoundRow)
+        .execution_options(populate_existing=True)
+    )
+    if job_id is not None:
+        statement = statement.where(RoundRow.job_id == job_id)
+    if board_classes is not None:
+        statement = statement.where(JobRow.board_class.in_(board_classes))
+    return statement
+
+
+def _reserve(session: Session, row: RoundRow) -> int:
+    """Grants what is left of the budget, up to the round's size; gives how many trials."""
+    budget = session.execute(
+        select(BudgetRow.id, BudgetRow.trial_limit, BudgetRow.granted)
+        .join(JobRow, JobRow.budget_id == BudgetRow.id)
+        .where(JobRow.id == row.job_id)
+        .with_for_update(of=BudgetRow)
+    ).one()
+    grant = min(row.size, int(budget.trial_limit - budget.granted))
+    if grant <= 0:
+        return 0
+    session.execute(
+        update(BudgetRow)
+        .where(BudgetRow.id == budget.id, BudgetRow.granted + grant <= BudgetRow.trial_limit)
+        .values(granted=BudgetRow.granted + grant)
+    )
+    return grant
+
+
+def _claimed(session: Session, row: RoundRow) -> ClaimedRound:
+    workload, target, board_class = session.execute(
+        select(WorkloadRow, TargetRow.text, JobRow.board_class)
+        .join(RoundRow, RoundRow.workload_id == WorkloadRow.id)
+        .join(TargetRow, TargetRow.id == RoundRow.target_id)
+        .join(JobRow, JobRow.id == RoundRow.job_id)
+        .where(RoundRow.id == row.id)
+    ).one()
+    return ClaimedRound(
+        id=row.id,
+        epoch=row.epoch,
+        job_id=row.job_id,
+        task_id=row.task_id,
+        key=key_of(workload, target),
+        size=row.granted or 0,
+        slots=tuple(read_slots(session, row.id)),
+        board_class=board_class,
+        emulated=row.emulated,
+    )
+
+
+def read_slots(session: Session, round_id: int) -> list[Slot]:
+    rows = session.scalars(
+        select(SlotRow).where(SlotRow.round_id == round_id).order_by(SlotRow.number)
+    )
+    return [Slot(row.number, Candidate(row.trace, row.module_hash), row.record_id) for row in rows]
+
+
+def beat(session: Session, round_id: int, epoch: int) -> None:
+    """See Store.beat."""
+    changed = session.execute(
+        update(RoundRow)
+        .where(RoundRow.id == round_id, RoundRow.epoch == epoch, RoundRow.state == OPEN)
+        .values(beat=RoundRow.beat + 1)
+        .returning(RoundRow.id)
+    ).first()
+    if changed is None:
+        raise LeaseLostError(
+            f"round {round_id} was taken over by another worker, or closed; leave it and claim anew"
+        )
+
+
+def finish_round(session: Session, round_id: int, epoch: int) -> None:
+    """See Store.finish_round."""
+    beat(session, round_id, epoch)
+    close_round(session, round_id, FINISHED)

@@ -1,0 +1,79 @@
+"""Models as they were split: saved with their workloads, and found again by digest."""
+
+from __future__ import annotations
+
+import zlib
+
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from tunebook.cache.identities import ensure_target, ensure_workload, find_target, insert_missing
+from tunebook.cache.keys import WorkloadKey
+from tunebook.cache.records import Model, Task, Workload
+from tunebook.cache.tables import ModelRow, ModelTaskRow, WorkloadRow
+
+
+def save_model(session: Session, model: Model) -> int:
+    """Stores the model, its workloads and tasks where they are not yet; gives the model's id."""
+    target_id = ensure_target(session, model.target)
+    identity = {
+        "digest": model.digest,
+        "shapes": model.shapes,
+        "target_id": target_id,
+        "compiler": model.compiler,
+        "choices": model.choices,
+    }
+    inserted = insert_missing(session, ModelRow, {**identity})
+    model_id = session.execute(select(ModelRow.id).filter_by(**identity)).scalar_one()
+    if inserted:
+        # Several programs may wait here with the same workloads: all take them in one order.
+        ordered = sorted(model.tasks, key=lambda task: task.workload.key)
+        ids = {task.workload.key: ensure_workload(session, task.workload) for task in ordered}
+        session.add_all(
+            ModelTaskRow(
+                model_id=model_id,
+                position=position,
+                workload_id=ids[task.workload.key],
+                weight=task.weight,
+            )
+            for position, task in enumerate(model.tasks)
+        )
+    return model_id
+
+
+def find_model(
+    session: Session, digest: str, shapes: str, target: str, compiler: str
+) -> Model | None:
+    """The model with its tasks, the one stored last where choices differ."""
+    row = session.scalar(
+        select(ModelRow)
+        .where(
+            ModelRow.digest == digest,
+            ModelRow.shapes == shapes,
+            ModelRow.target_id == find_target(session, target),
+            ModelRow.compiler == compiler,
+        )
+        .order_by(ModelRow.id.desc())
+        .limit(1)
+    )
+    if row is None:
+        return None
+    tasks = session.execute(
+        select(WorkloadRow, ModelTaskRow.weight)
+        .join(ModelTaskRow, ModelTaskRow.workload_id == WorkloadRow.id)
+        .where(ModelTaskRow.model_id == row.id)
+        .order_by(ModelTaskRow.position)
+    )
+    return Model(
+        digest=digest,
+        shapes=shapes,
+        target=target,
+        compiler=compiler,
+        choices=row.choices,
+        tasks=tuple(Task(_workload(workload), weight) for workload, weight in tasks),
+    )
+
+
+def _workload(row: WorkloadRow) -> Workload:
+    key = WorkloadKey(row.op, row.buffers, row.compiler, row.hash)
+    return Workload(key, zlib.decompress(row.tir).decode(), row.flops)

@@ -1,0 +1,202 @@
+"""Records in the database, and which of them is served."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sqlalchemy import delete, select, update
+from sqlalchemy.orm import Session, defer
+
+from tunebook.cache.errors import DatabaseError
+from tunebook.cache.identities import find_ids, find_target, insert_missing, key_of
+from tunebook.cache.keys import ScheduleKey
+from tunebook.cache.records import Candidate, ErrorClass, Measurement, Record
+from tunebook.cache.tables import RecordRow, ScheduleRow, TargetRow, WorkloadRow
+
+# Long compiler output helps nobody twice; what is kept still shows the cause.
+ERROR_TEXT_LIMIT = 4000
+
+
+def insert_record(
+    session: Session,
+    workload_id: int,
+    target_id: int,
+    candidate: Candidate,
+    measurement: Measurement,
+) -> tuple[int, bool]:
+    """Stores a record unless its module has one on this kind of board; gives its id, and whether
+    it is new."""
+    identity = {
+        "workload_id": workload_id,
+        "target_id": target_id,
+        "emulated": measurement.emulated,
+        "module_hash": candidate.module_hash,
+    }
+    values = {
+        **identity,
+        **measured_columns(measurement),
+        "trace": candidate.trace,
+        "board_class": measurement.board_class,
+        "feature_columns": measurement.feature_columns,
+        "features": measurement.features,
+    }
+    inserted = insert_missing(session, RecordRow, values)
+    return session.execute(select(RecordRow.id).filter_by(**identity)).scalar_one(), inserted
+
+
+def measured_columns(measurement: Measurement) -> dict[str, Any]:
+    """The columns that a record and a repeat have in common."""
+    return {
+        "seconds": measurement.seconds,
+        "error": None if measurement.error is None else measurement.error.value,
+        "error_text": measurement.error_text[:ERROR_TEXT_LIMIT],
+        "board": measurement.board,
+        "board_seconds": measurement.board_seconds,
+        "board_state": dict(measurement.board_state),
+        "run_seconds": list(measurement.run_seconds),
+    }
+
+
+def records_of(session: Session, key: ScheduleKey) -> list[Record]:
+    ids = find_ids(session, key)
+    if ids is None:
+        return []
+    statement = _records().where(RecordRow.workload_id == ids[0], RecordRow.target_id == ids[1])
+    return _read(session, statement.order_by(RecordRow.id))
+
+
+def known_module_hashes(session: Session, key: ScheduleKey, emulated: bool | None) -> set[str]:
+    ids = find_ids(session, key)
+    if ids is None:
+        return set()
+    statement = select(RecordRow.module_hash).where(
+        RecordRow.workload_id == ids[0], RecordRow.target_id == ids[1]
+    )
+    if emulated is not None:
+        statement = statement.where(RecordRow.emulated == emulated)
+    return set(session.scalars(statement))
+
+
+def training_records(
+    session: Session, target: str, compiler: str, limit: int, emulated: bool | None
+) -> list[Record]:
+    statement = _records().where(
+        RecordRow.target_id == find_target(session, target),
+        WorkloadRow.compiler == compiler,
+        RecordRow.features.is_not(None),
+    )
+    if emulated is not None:
+        statement = statement.where(RecordRow.emulated == emulated)
+    return _read(session, statement.order_by(RecordRow.id.desc()).limit(limit))
+
+
+def unverified_best(session: Session, key: ScheduleKey) -> list[Record]:
+    ids = find_ids(session, key)
+    if ids is None:
+        return []
+    served = (
+        select(ScheduleRow.seconds)
+        .where(
+            ScheduleRow.workload_id == RecordRow.workload_id,
+            ScheduleRow.target_id == RecordRow.target_id,
+            ScheduleRow.emulated == RecordRow.emulated,
+        )
+        .scalar_subquery()
+    )
+    statement = _records().where(
+        RecordRow.workload_id == ids[0],
+        RecordRow.target_id == ids[1],
+        RecordRow.verified.is_(False),
+        RecordRow.seconds.is_not(None),
+        served.is_(None) | (RecordRow.seconds < served),
+    )
+    return _read(session, statement.order_by(RecordRow.seconds, RecordRow.id))
+
+
+def mark_verified(session: Session, record_id: int) -> None:
+    """A record that failed meanwhile stays a failure."""
+    row = _lock(session, record_id)
+    if row.error is None:
+        session.execute(update(RecordRow).where(RecordRow.id == record_id).values(verified=True))
+        _choose_served(session, row)
+
+
+def mark_failed(session: Session, record_id: int, error: ErrorClass, text: str) -> None:
+    row = _lock(session, record_id)
+    session.execute(
+        update(RecordRow)
+        .where(RecordRow.id == record_id)
+        .values(verified=False, seconds=None, error=error.value, error_text=text[:ERROR_TEXT_LIMIT])
+    )
+    _choose_served(session, row)
+
+
+def _lock(session: Session, record_id: int) -> Any:
+    """Reads a record, and keeps others from choosing what its workload serves meanwhile."""
+    row = session.execute(
+        select(
+            RecordRow.workload_id, RecordRow.target_id, RecordRow.emulated, RecordRow.error
+        ).where(RecordRow.id == record_id)
+    ).one_or_none()
+    if row is None:
+        raise DatabaseError(f"there is no record {record_id} in this database")
+    session.execute(
+        select(WorkloadRow.id).where(WorkloadRow.id == row.workload_id).with_for_update()
+    )
+    return session.execute(
+        select(
+            RecordRow.workload_id, RecordRow.target_id, RecordRow.emulated, RecordRow.error
+        ).where(RecordRow.id == record_id)
+    ).one()
+
+
+def _choose_served(session: Session, row: Any) -> None:
+    """Serves the fastest verified record of a workload on a target and kind of board."""
+    place = {
+        "workload_id": row.workload_id,
+        "target_id": row.target_id,
+        "emulated": row.emulated,
+    }
+    best = session.execute(
+        select(RecordRow.id, RecordRow.seconds)
+        .filter_by(**place, verified=True)
+        .where(RecordRow.seconds.is_not(None))
+        .order_by(RecordRow.seconds, RecordRow.id)
+        .limit(1)
+    ).one_or_none()
+    session.execute(delete(ScheduleRow).filter_by(**place))
+    if best is not None:
+        insert_missing(
+            session, ScheduleRow, {**place, "record_id": best.id, "seconds": best.seconds}
+        )
+
+
+def _records() -> Any:
+    """A select of records with their workload and target (SQLAlchemy 2.0 and 2.1 type it apart)."""
+    return (
+        select(RecordRow, WorkloadRow, TargetRow.text)
+        .join(WorkloadRow, WorkloadRow.id == RecordRow.workload_id)
+        .join(TargetRow, TargetRow.id == RecordRow.target_id)
+        .options(defer(WorkloadRow.tir))
+    )
+
+
+def _read(session: Session, statement: Any) -> list[Record]:
+    rows = session.execute(statement).all()
+    return [_record(record, key_of(workload, target)) for record, workload, target in rows]
+
+
+def _record(row: RecordRow, key: ScheduleKey) -> Record:
+    measurement = Measurement(
+        run_seconds=tuple(row.run_seconds),
+        error=None if row.error is None else ErrorClass(row.error),
+        error_text=row.error_text,
+        board=row.board,
+        board_class=row.board_class,
+        emulated=row.emulated,
+        board_seconds=row.board_seconds,
+        board_state=row.board_state,
+        features=row.features,
+        feature_columns=row.feature_columns,
+    )
+    return Record(row.id, key, Candidate(row.trace, row.module_hash), measurement, row.verified)

@@ -1,0 +1,303 @@
+"""The tables, as typed models; migrations/versions/ says how a database comes to have them.
+
+Wall-clock columns (`created_at`, `finished_at`) are for people to read: nothing is decided by them.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime, timezone
+from typing import Any
+
+from sqlalchemy import (
+    JSON,
+    Boolean,
+    DateTime,
+    Float,
+    ForeignKey,
+    Index,
+    Integer,
+    LargeBinary,
+    MetaData,
+    String,
+    Text,
+    UniqueConstraint,
+    text,
+)
+from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
+
+# Without fixed names SQLite and PostgreSQL would each name constraints their own way, and a later
+# migration could not say which one it changes.
+NAMING = {
+    "ix": "ix_%(table_name)s_%(column_0_N_name)s",
+    "uq": "uq_%(table_name)s_%(column_0_N_name)s",
+    "fk": "fk_%(table_name)s_%(column_0_N_name)s",
+    "pk": "pk_%(table_name)s",
+}
+
+OPEN = "open"
+FINISHED = "finished"
+CLOSED = "closed"
+
+
+def now() -> datetime:
+    """The wall clock, for display only."""
+    return datetime.now(timezone.utc)
+
+
+class Base(DeclarativeBase):
+    metadata = MetaData(naming_convention=NAMING)
+    type_annotation_map = {dict[str, Any]: JSON, list[float]: JSON}  # noqa: RUF012
+
+
+class TargetRow(Base):
+    """A canonical target."""
+
+    __tablename__ = "targets"
+
+    id: Mapped[int] = mapped_column(Integer, primary_key=True)
+    text: Mapped[str] = mapped_column(Text, unique=True)
+
+
+class WorkloadRow(Base):
+    """A workload. `dtypes`, `shapes` and `elements` restate `buffers` so that a miss finds the
+    nearest workload by index: see nearest.py. `tir` is zlib-compressed."""
+
+    __tablename__ = "workloads"
+    __table_args__ = (
+        UniqueConstraint("hash", "compiler", "op", "buffers"),
+        Index("ix_workloads_same_shape", "op", "shapes", "compiler"),
+        Index("ix_workloads_same_dtype", "op", "dtypes", "compiler", "elements"),
+    )
+
+    id: Mapped[int] = mapped_column(Integer, primary_key=True)
+    op: Mapped[str] = mapped_column(Text)
+    buffers: Mapped[str] = mapped_column(Text)
+    compiler: Mapped[str] = mapped_column(String(128))
+    hash: Mapped[str] = mapped_column(String(32))
+    dtypes: Mapped[str] = mapped_column(Text)
+    shapes: Mapped[str] = mapped_column(Text)
+    elements: Mapped[float] = mapped_column(Float)
+    flops: Mapped[float] = mapped_column(Float)
+    tir: Mapped[bytes] = mapped_column(LargeBinary)
+
+
+class RecordRow(Base):
+    """One measured trial. A scheduled module is measured once for a workload and target on real
+    boards and once on emulated ones, whose figures are of another unit.
+
+    `seconds` is the median of `run_seconds`, NULL for a failure. The two large columns come last:
+    SQLite then reads the others without them.
+    """
+
+    __tablename__ = "records"
+    __table_args__ = (
+        UniqueConstraint("workload_id", "target_id", "emulated", "module_hash"),
+        Index("ix_records_fastest", "workload_id", "target_id", "emulated", "verified", "seconds"),
+        Index("ix_records_newest", "target_id", "id"),
+    )
+
+    id: Mapped[int] = mapped_column(Integer, primary_key=True)
+    workload_id: Mapped[int] = mapped_column(ForeignKey("workloads.id"))
+    target_id: Mapped[int] = mapped_column(ForeignKey("targets.id"))
+    module_hash: Mapped[str] = mapped_column(String(64))
+    emulated: Mapped[bool] = mapped_column(Boolean)
+    verified: Mapped[bool] = mapped_column(Boolean, default=False)
+    seconds: Mapped[float | None] = mapped_column(Float)
+    error: Mapped[str | None] = mapped_column(String(32))
+    error_text: Mapped[str] = mapped_column(Text, default="")
+    source: Mapped[str] = mapped_column(String(32), default="search")
+    board: Mapped[str] = mapped_column(Text, default="")
+    board_class: Mapped[str] = mapped_column(Text, default="")
+    board_seconds: Mapped[float] = mapped_column(Float, default=0.0)
+    board_state: Mapped[dict[str, Any]]
+    run_seconds: Mapped[list[float]]
+    created_at: Mapped[datetime] = mapped_column(DateTime(timezone=True), default=now)
+    feature_columns: Mapped[int] = mapped_column(Integer, default=0)
+    trace: Mapped[str] = mapped_column(Text)
+    features: Mapped[bytes | None] = mapped_column(LargeBinary)
+
+
+class ScheduleRow(Base):
+    """The record that is served: one for real boards, one for emulated ones."""
+
+    __tablename__ = "schedules"
+
+    workload_id: Mapped[int] = mapped_column(ForeignKey("workloads.id"), primary_key=True)
+    target_id: Mapped[int] = mapped_column(ForeignKey("targets.id"), primary_key=True)
+    emulated: Mapped[bool] = mapped_column(Boolean, primary_key=True)
+    record_id: Mapped[int] = mapped_column(ForeignKey("records.id"))
+    seconds: Mapped[float] = mapped_column(Float)
+
+
+class ModelRow(Base):
+    """A model as it was split for one target by one compiler."""
+
+    __tablename__ = "models"
+    __table_args__ = (UniqueConstraint("digest", "shapes", "target_id", "compiler", "choices"),)
+
+    id: Mapped[int] = mapped_column(Integer, primary_key=True)
+    digest: Mapped[str] = mapped_column(String(64))
+    shapes: Mapped[str] = mapped_column(Text)
+    target_id: Mapped[int] = mapped_column(ForeignKey("targets.id"))
+    compiler: Mapped[str] = mapped_column(String(128))
+    choices: Mapped[str] = mapped_column(Text)
+    created_at: Mapped[datetime] = mapped_column(DateTime(timezone=True), default=now)
+
+
+class ModelTaskRow(Base):
+    """A workload of a model, in the order of splitting, with how often the model calls it."""
+
+    __tablename__ = "model_tasks"
+
+    model_id: Mapped[int] = mapped_column(ForeignKey("models.id"), primary_key=True)
+    position: Mapped[int] = mapped_column(Integer, primary_key=True, autoincrement=False)
+    workload_id: Mapped[int] = mapped_column(ForeignKey("workloads.id"))
+    weight: Mapped[int] = mapped_column(Integer)
+
+
+class BudgetRow(Base):
+    """A budget of trials; `granted` counts those in flight and those spent."""
+
+    __tablename__ = "budgets"
+    __table_args__ = (UniqueConstraint("digest", "shapes", "target_id", "compiler"),)
+
+    id: Mapped[int] = mapped_column(Integer, primary_key=True)
+    digest: Mapped[str] = mapped_column(String(64))
+    shapes: Mapped[str] = mapped_column(Text)
+    target_id: Mapped[int] = mapped_column(ForeignKey("targets.id"))
+    compiler: Mapped[str] = mapped_column(String(128))
+    trial_limit: Mapped[int] = mapped_column(Integer, default=0)
+    granted: Mapped[int] = mapped_column(Integer, default=0)
+    spent: Mapped[int] = mapped_column(Integer, default=0)
+    board_seconds: Mapped[float] = mapped_column(Float, default=0.0)
+
+
+class JobRow(Base):
+    """A wish to tune a model on boards of a class; at most one is open for each."""
+
+    __tablename__ = "jobs"
+    __table_args__ = (
+        Index(
+            "uq_jobs_open",
+            "model_id",
+            "board_class",
+            "emulated",
+            unique=True,
+            sqlite_where=text("state = 'open'"),
+            postgresql_where=text("state = 'open'"),
+        ),
+    )
+
+    id: Mapped[int] = mapped_column(Integer, primary_key=True)
+    model_id: Mapped[int] = mapped_column(ForeignKey("models.id"))
+    budget_id: Mapped[int] = mapped_column(ForeignKey("budgets.id"))
+    board_class: Mapped[str] = mapped_column(Text)
+    emulated: Mapped[bool] = mapped_column(Boolean)
+    state: Mapped[str] = mapped_column(String(16), default=OPEN)
+    reason: Mapped[str] = mapped_column(Text, default="")
+    created_at: Mapped[datetime] = mapped_column(DateTime(timezone=True), default=now)
+    finished_at: Mapped[datetime | None] = mapped_column(DateTime(timezone=True))
+
+
+class TaskRow(Base):
+    """A workload in a job."""
+
+    __tablename__ = "tasks"
+    __table_args__ = (
+        UniqueConstraint("job_id", "workload_id"),
+        Index("ix_tasks_workload", "workload_id", "target_id"),
+    )
+
+    id: Mapped[int] = mapped_column(Integer, primary_key=True)
+    job_id: Mapped[int] = mapped_column(ForeignKey("jobs.id"))
+    workload_id: Mapped[int] = mapped_column(ForeignKey("workloads.id"))
+    target_id: Mapped[int] = mapped_column(ForeignKey("targets.id"))
+    weight: Mapped[int] = mapped_column(Integer)
+    untuned_seconds: Mapped[float | None] = mapped_column(Float)
+    exhausted: Mapped[bool] = mapped_column(Boolean, default=False)
+
+
+class RoundRow(Base):
+    """A batch of trials of one task: open and free (`worker` NULL), open and claimed, then
+    `finished` by its worker or `closed` without having measured.
+
+    `granted` is NULL until the first claim reserves trials; a successor keeps the grant. `holder`
+    names the process behind `worker` (see leases.py). `best_seconds` is the task's best when the
+    round was finished.
+    """
+
+    __tablename__ = "rounds"
+    __table_args__ = (
+        Index(
+            "uq_rounds_open",
+            "workload_id",
+            "target_id",
+            unique=True,
+            sqlite_where=text("state = 'open'"),
+            postgresql_where=text("state = 'open'"),
+        ),
+        Index("ix_rounds_queue", "state", "gain"),
+        Index("ix_rounds_history", "workload_id", "target_id", "emulated", "id"),
+        Index("ix_rounds_job", "job_id", "state"),
+    )
+
+    id: Mapped[int] = mapped_column(Integer, primary_key=True)
+    job_id: Mapped[int] = mapped_column(ForeignKey("jobs.id"))
+    task_id: Mapped[int] = mapped_column(ForeignKey("tasks.id"))
+    workload_id: Mapped[int] = mapped_column(ForeignKey("workloads.id"))
+    target_id: Mapped[int] = mapped_column(ForeignKey("targets.id"))
+    emulated: Mapped[bool] = mapped_column(Boolean)
+    size: Mapped[int] = mapped_column(Integer)
+    gain: Mapped[float] = mapped_column(Float)
+    state: Mapped[str] = mapped_column(String(16), default=OPEN)
+    granted: Mapped[int | None] = mapped_column(Integer)
+    epoch: Mapped[int] = mapped_column(Integer, default=0)
+    beat: Mapped[int] = mapped_column(Integer, default=0)
+    worker: Mapped[str | None] = mapped_column(Text)
+    holder: Mapped[str | None] = mapped_column(Text)
+    best_seconds: Mapped[float | None] = mapped_column(Float)
+    created_at: Mapped[datetime] = mapped_column(DateTime(timezone=True), default=now)
+    finished_at: Mapped[datetime | None] = mapped_column(DateTime(timezone=True))
+
+
+class SlotRow(Base):
+    """A candidate of a round, stored before it is measured. `charged` once it cost a trial."""
+
+    __tablename__ = "slots"
+
+    round_id: Mapped[int] = mapped_column(ForeignKey("rounds.id"), primary_key=True)
+    number: Mapped[int] = mapped_column(Integer, primary_key=True, autoincrement=False)
+    module_hash: Mapped[str] = mapped_column(String(64))
+    record_id: Mapped[int | None] = mapped_column(ForeignKey("records.id"))
+    charged: Mapped[bool] = mapped_column(Boolean, default=False)
+    trace: Mapped[str] = mapped_column(Text)
+
+
+class RepeatRow(Base):
+    """A further measurement of something that has its record already; never charged in trials."""
+
+    __tablename__ = "repeats"
+
+    id: Mapped[int] = mapped_column(Integer, primary_key=True)
+    record_id: Mapped[int] = mapped_column(ForeignKey("records.id"), index=True)
+    round_id: Mapped[int] = mapped_column(ForeignKey("rounds.id"))
+    seconds: Mapped[float | None] = mapped_column(Float)
+    error: Mapped[str | None] = mapped_column(String(32))
+    error_text: Mapped[str] = mapped_column(Text, default="")
+    board: Mapped[str] = mapped_column(Text, default="")
+    board_seconds: Mapped[float] = mapped_column(Float, default=0.0)
+    board_state: Mapped[dict[str, Any]]
+    run_seconds: Mapped[list[float]]
+    created_at: Mapped[datetime] = mapped_column(DateTime(timezone=True), default=now)
+
+
+class BoardRow(Base):
+    """The peak of a board class on a target (which says with how many cores and which features)."""
+
+    __tablename__ = "boards"
+
+    board_class: Mapped[str] = mapped_column(Text, primary_key=True)
+    target: Mapped[str] = mapped_column(Text, primary_key=True)
+    flops_per_second: Mapped[float] = mapped_column(Float)
+    bytes_per_second: Mapped[float] = mapped_column(Float)
+    measured_at: Mapped[datetime] = mapped_column(DateTime(timezone=True), default=now)

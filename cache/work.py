@@ -1,0 +1,101 @@
+"""What passes between a worker and the store: budgets, tasks, rounds and their slots."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tunebook.cache.keys import ScheduleKey
+from tunebook.cache.records import Candidate, ErrorClass
+
+
+@dataclass(frozen=True)
+class Budget:
+    """A budget of trials for one model digest, shapes, target and compiler.
+
+    granted = in flight + spent. `granted <= limit` always holds. `board_seconds` is what its
+    trials cost the boards, repeats and failures included.
+    """
+
+    id: int
+    limit: int
+    granted: int
+    spent: int
+    board_seconds: float
+
+
+@dataclass(frozen=True)
+class TaskState:
+    """A task in a job as the allocator sees it (read fresh before each planning).
+
+    Times, trials and failures are those of the job's kind of board: real or emulated.
+    `best_seconds` is the best successful record, verified or not; `served_seconds` the best
+    verified one, which a look-up would hit. `trials` counts the records of this workload and
+    target, failures included. `history` is the best after each finished round, oldest first
+    (infinite where every trial until then had failed). `exhausted`: the search found nothing new.
+    """
+
+    id: int
+    key: ScheduleKey
+    weight: int
+    flops: float
+    untuned_seconds: float | None
+    best_seconds: float | None
+    served_seconds: float | None
+    trials: int
+    history: tuple[float, ...]
+    exhausted: bool
+    failures: dict[ErrorClass, int]
+
+
+@dataclass(frozen=True)
+class RoundProposal:
+    """A round that a planner wants: up to `size` trials of a task, for a gain in seconds of the
+    model's latency."""
+
+    task_id: int
+    size: int
+    gain: float
+
+
+@dataclass(frozen=True)
+class Slot:
+    """A candidate that was stored before measuring; `record_id` is set once its result is."""
+
+    number: int
+    candidate: Candidate
+    record_id: int | None
+
+
+@dataclass(frozen=True)
+class ClaimedRound:
+    """A round that is this worker's until another raises its epoch.
+
+    `size` is the number of trials that the budget granted, those of a predecessor included;
+    `slots` are what a predecessor stored already: candidates, some with results.
+    """
+
+    id: int
+    epoch: int
+    job_id: int
+    task_id: int
+    key: ScheduleKey
+    size: int
+    slots: tuple[Slot, ...]
+    board_class: str = ""
+    emulated: bool = False
+
+
+@dataclass(frozen=True)
+class StoredResult:
+    """`repeated`: there was a record of this already; kept as a repeat of it, never charged."""
+
+    record_id: int
+    repeated: bool
+
+
+@dataclass(frozen=True)
+class BoardPeak:
+    """What a board class can do at most on a target: arithmetic and memory traffic a second."""
+
+    flops_per_second: float
+    bytes_per_second: float
