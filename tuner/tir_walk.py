@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator
+from collections.abc import Iterator
 from functools import cache
 from typing import Any
 
@@ -15,7 +15,7 @@ _SKIPPED = {"span", "ty", "reads", "writes", "annotations"}
 
 def children(node: Any) -> Iterator[Any]:
     """The statements and expressions directly below a node."""
-    for name in _fields(type(node)):
+    for name in _fields(node.__class__):
         value = getattr(node, name)
         for one in value if isinstance(value, tvm_ffi.Array) else (value,):
             if isinstance(one, tvm_ffi.Object) and not isinstance(one, tvm_ffi.Map):
@@ -50,7 +50,7 @@ def stores_in(node: Any) -> list[Any]:
 
 
 @cache
-def _fields(node_type: Hashable) -> tuple[str, ...]:
+def _fields(node_type: type) -> tuple[str, ...]:
     info = getattr(node_type, "__tvm_ffi_type_info__", None)
     names: list[str] = []
     while info is not None:
