@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tunebook.cache.records import ErrorClass
+from tunebook.tuner.plausibility import BoardPeak
+from tunebook.tuner.program import Program
 
 
 @dataclass(frozen=True)
@@ -80,3 +82,57 @@ class VerificationResult:
     agrees: bool
     text: str
     error: ErrorClass | None = None
+
+
+@dataclass(frozen=True)
+class BoardSettings:
+    """How a measuring process works; times in seconds.
+
+    `session_seconds` is how long it holds a board before it opens another session, `run_timeout`
+    how much of that is left at least when a kernel starts.
+    """
+
+    address: BoardAddress
+    num_cores: int
+    board_timeout: float
+    run_timeout: float
+    session_seconds: float
+
+
+@dataclass(frozen=True)
+class MeasureJob:
+    """A kernel to time. `best_seconds` is the best known time, `peak` what the board can do."""
+
+    settings: BoardSettings
+    program: Program
+    library: BuiltLibrary
+    best_seconds: float | None
+    peak: BoardPeak | None
+
+
+@dataclass(frozen=True)
+class VerifyJob:
+    """A candidate to compare with the unscheduled program."""
+
+    settings: BoardSettings
+    program: Program
+    candidate: BuiltLibrary
+    reference: BuiltLibrary
+
+
+MeasuringJob = MeasureJob | VerifyJob
+
+
+@dataclass(frozen=True)
+class TrialStarted:
+    """A measuring process has a board; it answers before the session's `seconds_left` are over."""
+
+    board: str
+    seconds_left: float
+
+
+@dataclass(frozen=True)
+class NoBoard:
+    """A measuring process had no board in time; why, in one line."""
+
+    text: str

@@ -1,0 +1,166 @@
+"""One RPC session on one board: what a measuring process does there, and how it ended."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections import OrderedDict
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import tvm
+from tvm import rpc
+
+from tunebook.cache.errors import BoardError
+from tunebook.cache.keys import WorkloadKey
+from tunebook.tuner.board_tracker import identity, request_board
+from tunebook.tuner.program import Program
+from tunebook.tuner.tensors import Array, byte_count, random_inputs, spoiled
+from tunebook.tuner.trials import BoardAddress
+
+ENTRY = "main"
+_BIG_CORES = 1  # of runtime.config_threadpool: the fastest cores
+_REFUSED_SECONDS = 0.5
+# Inputs of this many programs, and bytes, are kept on the board.
+_KEPT_PROGRAMS = 8
+_KEPT_BYTES = 256 * 2**20
+
+
+class BoardSession:
+    """A board of a class, held until `close` or until `limit` seconds have passed.
+
+    The board ends the session after `limit` seconds, whatever runs in it. Every method may raise
+    what TVM raises when the session ends meanwhile.
+    """
+
+    def __init__(
+        self, address: BoardAddress, *, num_cores: int, limit: float, board_timeout: float
+    ) -> None:
+        self._address = address
+        self._limit = limit
+        self._connect(board_timeout)
+        self._files = 0
+        self._arguments: OrderedDict[WorkloadKey, tuple[Program, list[Any]]] = OrderedDict()
+        self._session.get_function("runtime.config_threadpool")(_BIG_CORES, num_cores)
+        self._state = self._function("tunebook.board.state")
+        name = self._function("tunebook.board.name")
+        self.board = str(name()) if name is not None else f"{self._host}:{self._port}"
+
+    def _connect(self, board_timeout: float) -> None:
+        deadline = time.monotonic() + board_timeout
+        while True:
+            left = max(0.0, deadline - time.monotonic())
+            offer = request_board(self._address, left if left else 0.01)
+            self._host, self._port = offer.host, offer.port
+            self._identity = offer.identity
+            self._began = time.monotonic()
+            try:
+                self._session = rpc.connect(
+                    offer.host, offer.port, offer.match_key, session_timeout=self._limit
+                )
+                return
+            except Exception as error:  # the tracker offers a board that is gone for a while
+                if time.monotonic() >= deadline:
+                    raise BoardError(
+                        f"the board at {offer.host}:{offer.port} does not open a session "
+                        f"({_first_line(error)}); start its agent again"
+                    ) from error
+                time.sleep(_REFUSED_SECONDS)
+
+    @property
+    def seconds_left(self) -> float:
+        """Until the board ends this session."""
+        return self._began + self._limit - time.monotonic()
+
+    @property
+    def device(self) -> Any:
+        return self._session.cpu()
+
+    def load(self, library: Path) -> Any:
+        """Uploads a library and loads it.
+
+        Under a new name each time: writing over a loaded library crashes the board.
+        """
+        name = f"{self._files}.so"
+        self._files += 1
+        self._session.upload(str(library), name)
+        return self._session.load_module(name)
+
+    def arguments(self, program: Program) -> list[Any]:
+        """The program's buffers on the board, inputs filled, kept for the next time."""
+        kept = self._arguments.pop(program.key, None)
+        if kept is None:
+            kept = (program, self.upload(program, random_inputs(program)))
+        self._arguments[program.key] = kept
+        self._forget_oldest()
+        return list(kept[1])
+
+    def upload(self, program: Program, inputs: Sequence[Array]) -> list[Any]:
+        """New buffers on the board, with these inputs and spoiled outputs."""
+        waiting = iter(inputs)
+        arguments = []
+        for buffer in program.buffers:
+            tensor = tvm.runtime.empty(buffer.shape, buffer.dtype, self.device)
+            tensor.copyfrom(spoiled(buffer) if buffer.output else next(waiting))
+            arguments.append(tensor)
+        return arguments
+
+    def _forget_oldest(self) -> None:
+        while len(self._arguments) > 1 and (
+            len(self._arguments) > _KEPT_PROGRAMS
+            or sum(byte_count(one.buffers) for one, _ in self._arguments.values()) > _KEPT_BYTES
+        ):
+            self._arguments.popitem(last=False)
+
+    def run(self, library: Any, arguments: Sequence[Any]) -> None:
+        """Calls the library's kernel once."""
+        library[ENTRY](*arguments)
+
+    def evaluator(self, library: Any, number: int, repeat: int) -> Any:
+        """A function that times (1 + number x repeat) calls on the board, the first not counted."""
+        return library.time_evaluator(ENTRY, self.device, number=number, repeat=repeat)
+
+    def state(self) -> dict[str, float | str]:
+        """What the board says of its own state; empty where it says nothing."""
+        if self._state is None:
+            return {}
+        told = json.loads(str(self._state()))
+        return {name: value for name, value in told.items() if value is not None}
+
+    def is_alive(self) -> bool:
+        """Whether the session still answers."""
+        try:
+            self._session.get_function("tvm.rpc.server.workpath")("")
+        except Exception:
+            return False
+        return True
+
+    def board_is_registered(self) -> bool:
+        """Whether the very process that serves this session is still at the tracker."""
+        now = identity(self._address, self._host, self._port)
+        return now is not None and now == self._identity
+
+    def close(self) -> None:
+        """Gives the board back."""
+        self._arguments.clear()
+        # What remains are objects of the session, which would keep it open.
+        with suppress(Exception):
+            self._session.get_function("CloseRPCConnection")()
+
+    def _function(self, name: str) -> Any | None:
+        try:
+            return self._session.get_function(name)
+        except Exception:  # the board's own agent has it, TVM's server has not
+            return None
+
+
+def download(tensor: Any) -> Array:
+    """A tensor's content as an array."""
+    array: Array = tensor.numpy()
+    return array
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).strip().splitlines() or [type(error).__name__])[-1].strip()

@@ -1,0 +1,244 @@
+"""Trials on one board: measuring a kernel, verifying one, and what went wrong when it did."""
+
+from __future__ import annotations
+
+import time
+from collections import OrderedDict
+from dataclasses import dataclass, replace
+from statistics import median
+
+from tunebook.cache.errors import BoardError, TunebookError
+from tunebook.cache.records import ErrorClass, Measurement
+from tunebook.tuner.board_session import BoardSession, download
+from tunebook.tuner.child_process import Answer
+from tunebook.tuner.one_line import one_line
+from tunebook.tuner.plausibility import shortest_plausible
+from tunebook.tuner.program import Program
+from tunebook.tuner.tensors import Array, random_inputs
+from tunebook.tuner.timing import time_kernel
+from tunebook.tuner.trials import (
+    BoardSettings,
+    BuiltLibrary,
+    MeasureJob,
+    MeasuringJob,
+    NoBoard,
+    TrialStarted,
+    VerificationResult,
+    VerifyJob,
+)
+from tunebook.tuner.verify import compare, finite_share
+
+# What ends a session: texts of Tunebook's agent, and of TVM's own server.
+_ENDED = "BoardSessionEnded"
+_OUT_OF_TIME = ("its time limit of", "RPCSessionTimeoutError")
+_AGENT_STOPPED = "the board agent stopped"
+# The board's end of a session and ours differ by no more than this.
+_CLOCK_SECONDS = 0.3
+# Until the tracker knows that a board which ended with its session is gone.
+_GONE_SECONDS = 0.3
+# With less than this share of a reference finite, other inputs show more.
+_FINITE_SHARE = 0.5
+_REFERENCES = 16
+
+Outcome = Measurement | VerificationResult
+
+
+@dataclass(frozen=True)
+class _Reference:
+    """What the unscheduled program gave for these inputs."""
+
+    inputs: list[Array]
+    outputs: list[Array]
+
+
+class _ReferenceFailed(Exception):
+    """The unscheduled program did not finish; the cause is what was raised."""
+
+
+class BoardTrials:
+    """Holds a session from trial to trial, and opens another after any fault."""
+
+    def __init__(self) -> None:
+        self._session: BoardSession | None = None
+        self._references: OrderedDict[tuple[str, str], _Reference] = OrderedDict()
+
+    def carry_out(self, job: MeasuringJob, answer: Answer) -> Outcome | NoBoard:
+        """One trial's outcome; announces with TrialStarted that a board has it."""
+        began = time.monotonic()
+        try:
+            session = self._session_for(job.settings)
+            answer(TrialStarted(session.board, session.seconds_left))
+            session = self._prepare(session, job, answer)
+            outcome = self._carry_out(session, job)
+        except BoardError as error:
+            self._drop_session()
+            return NoBoard(str(error))
+        except Exception as error:
+            assert self._session is not None, "only a session raises what is no BoardError"
+            outcome = _failed(job, *self._fault(self._session, error))
+            outcome = self._with_board(outcome, self._session, job, began)
+            self._drop_session()
+            return outcome
+        return self._with_board(outcome, session, job, began)
+
+    # --- the session -------------------------------------------------------------------------
+
+    def _session_for(self, settings: BoardSettings, limit: float | None = None) -> BoardSession:
+        if self._session is not None and self._session.seconds_left < settings.run_timeout:
+            self._drop_session()
+        if self._session is None:
+            self._session = BoardSession(
+                settings.address,
+                num_cores=settings.num_cores,
+                limit=limit or settings.session_seconds,
+                board_timeout=settings.board_timeout,
+            )
+        return self._session
+
+    def _prepare(self, session: BoardSession, job: MeasuringJob, answer: Answer) -> BoardSession:
+        """Uploads inputs; over a slow link that may use up the session, so a longer one follows."""
+        limit = job.settings.session_seconds
+        session.arguments(job.program)
+        while session.seconds_left < job.settings.run_timeout:
+            limit *= 2
+            self._drop_session()
+            session = self._session_for(job.settings, limit)
+            answer(TrialStarted(session.board, session.seconds_left))
+            session.arguments(job.program)
+        return session
+
+    def _drop_session(self) -> None:
+        if self._session is not None:
+            self._session.close()
+            self._session = None
+
+    # --- the trial ---------------------------------------------------------------------------
+
+    def _carry_out(self, session: BoardSession, job: MeasuringJob) -> Outcome:
+        if isinstance(job, VerifyJob):
+            return self._verify(session, job)
+        return _measure(session, job)
+
+    def _verify(self, session: BoardSession, job: VerifyJob) -> VerificationResult:
+        reference = self._reference(session, job)
+        found = _outputs(session, job.candidate, job.program, reference.inputs)
+        return compare(job.program, reference.outputs, found)
+
+    def _reference(self, session: BoardSession, job: VerifyJob) -> _Reference:
+        name = (job.program.key.hash, job.reference.module_hash)
+        kept = self._references.pop(name, None)
+        if kept is None:
+            try:
+                kept = _run_reference(session, job)
+            except TunebookError:
+                raise
+            except Exception as error:
+                raise _ReferenceFailed from error
+        self._references[name] = kept
+        if len(self._references) > _REFERENCES:
+            self._references.popitem(last=False)
+        return kept
+
+    # --- what went wrong ---------------------------------------------------------------------
+
+    def _fault(self, session: BoardSession, error: Exception) -> tuple[ErrorClass, str]:
+        if isinstance(error, TunebookError):
+            return ErrorClass.RUN, str(error)
+        if isinstance(error, _ReferenceFailed) and isinstance(error.__cause__, Exception):
+            kind, text = self._fault(session, error.__cause__)
+            return kind, f"the unscheduled program, to compare with: {text}"
+        return _classify(session, error)
+
+    def _with_board(
+        self, outcome: Outcome, session: BoardSession, job: MeasuringJob, began: float
+    ) -> Outcome:
+        if isinstance(outcome, VerificationResult):
+            return outcome
+        return replace(
+            outcome,
+            board=session.board,
+            board_class=job.settings.address.board_class,
+            emulated=job.settings.address.emulated,
+            board_seconds=time.monotonic() - began,
+        )
+
+
+def _measure(session: BoardSession, job: MeasureJob) -> Measurement:
+    library = session.load(job.library.path)
+    arguments = session.arguments(job.program)
+
+    def run(number: int, repeat: int) -> tuple[float, ...]:
+        return tuple(session.evaluator(library, number, repeat)(*arguments).results)
+
+    seconds = time_kernel(run, job.best_seconds)
+    doubt = _doubt(job, seconds)
+    if doubt is not None:
+        return Measurement(error=ErrorClass.IMPLAUSIBLE, error_text=doubt)
+    return Measurement(run_seconds=seconds, board_state=session.state())
+
+
+def _doubt(job: MeasureJob, seconds: tuple[float, ...]) -> str | None:
+    """Why a time is not believed, if it is not."""
+    measured = median(seconds)
+    if min(seconds) <= 0:
+        return f"the board's clock says {min(seconds):g} s for a run; check its clock"
+    if job.peak is None:
+        return None
+    shortest = shortest_plausible(job.program, job.peak)
+    if measured >= shortest:
+        return None
+    return (
+        f"{measured:.3g} s for {job.program.flops:.3g} operations is less than half of what the "
+        f"board's peak allows ({job.peak.flops:.3g} operations/s, {job.peak.bandwidth:.3g} bytes/s)"
+    )
+
+
+def _run_reference(session: BoardSession, job: VerifyJob) -> _Reference:
+    inputs = random_inputs(job.program)
+    outputs = _outputs(session, job.reference, job.program, inputs)
+    share = finite_share(outputs)
+    if share < _FINITE_SHARE:
+        others = random_inputs(job.program, positive=True)
+        found = _outputs(session, job.reference, job.program, others)
+        if finite_share(found) > share:
+            inputs, outputs = others, found
+    return _Reference(inputs, outputs)
+
+
+def _outputs(
+    session: BoardSession, library: BuiltLibrary, program: Program, inputs: list[Array]
+) -> list[Array]:
+    """What a library computes of fresh inputs: an earlier kernel may have written over others."""
+    arguments = session.upload(program, inputs)
+    session.run(session.load(library.path), arguments)
+    return [
+        download(tensor)
+        for tensor, buffer in zip(arguments, program.buffers, strict=True)
+        if buffer.output
+    ]
+
+
+def _failed(job: MeasuringJob, error: ErrorClass, text: str) -> Outcome:
+    if isinstance(job, VerifyJob):
+        return VerificationResult(False, text, error)
+    return Measurement(error=error, error_text=text)
+
+
+def _classify(session: BoardSession, error: Exception) -> tuple[ErrorClass, str]:
+    """How a call on the board failed: the kernel's fault, its time, or the board's end."""
+    text = one_line(error)
+    limit = f"the kernel did not finish before the board ended the session: {text}"
+    if any(sign in text for sign in _OUT_OF_TIME):
+        return ErrorClass.RUN_TIMEOUT, limit
+    if _ENDED in text and _AGENT_STOPPED not in text:
+        return ErrorClass.RUN, f"the kernel crashed: {text[text.index(_ENDED) :]}"
+    if session.is_alive():
+        return ErrorClass.RUN, text
+    time.sleep(_GONE_SECONDS)
+    if not session.board_is_registered():
+        return ErrorClass.BOARD_LOST, (
+            f"the board {session.board} left the tracker while it ran this: {text}"
+        )
+    if session.seconds_left < _CLOCK_SECONDS:
+        return ErrorClass.RUN_TIMEOUT, limit
+    return ErrorClass.RUN, f"the kernel ended the session: {text}"

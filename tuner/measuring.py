@@ -1,0 +1,186 @@
+"""Measuring on one board, from a process that is killed when it does not answer in time."""
+
+from __future__ import annotations
+
+import tempfile
+import threading
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import TypeVar
+
+from tunebook.cache.errors import BoardError, TunebookError
+from tunebook.cache.records import ErrorClass, Measurement
+from tunebook.tuner.child_process import (
+    ChildCannotStart,
+    ChildDiedError,
+    ChildProcess,
+    ChildReady,
+    ChildTimeoutError,
+)
+from tunebook.tuner.plausibility import BoardPeak
+from tunebook.tuner.program import Program
+from tunebook.tuner.trials import (
+    BoardAddress,
+    BoardSettings,
+    BuiltLibrary,
+    MeasureJob,
+    MeasuringJob,
+    NoBoard,
+    TrialStarted,
+    VerificationResult,
+    VerifyJob,
+)
+
+_MODULE = "tunebook.tuner.measure_process"
+_START_SECONDS = 120.0
+# A board that ends a session says so within this; a machine that is gone never does.
+_GRACE_SECONDS = 5.0
+# From a tracker's offer to the first answer of a board that exists.
+_CONNECT_SECONDS = 30.0
+# Beyond two run time limits: opening a session and uploading inputs.
+_SESSION_MARGIN_SECONDS = 5.0
+
+OutcomeT = TypeVar("OutcomeT", Measurement, VerificationResult)
+
+
+@dataclass(frozen=True)
+class _Lost:
+    """The process that measured had to be given up, or died; `started`: a board had the trial."""
+
+    text: str
+    board: str
+    started: bool
+    seconds: float
+
+
+class Measurer:
+    """Measures and verifies kernels on one board of a class, one at a time; thread-safe.
+
+    A session on the board is kept from trial to trial and renewed after any fault. The board's
+    threads are set to `num_cores`. `board_timeout` is how long to wait for a board, `run_timeout`
+    how long a kernel may run at least before its board stops it. With `peak`, times beyond it are
+    `implausible`. Every method raises BoardError when no board can be had.
+    """
+
+    def __init__(
+        self,
+        address: BoardAddress,
+        *,
+        num_cores: int,
+        board_timeout: float = 60.0,
+        run_timeout: float = 10.0,
+        peak: BoardPeak | None = None,
+    ) -> None:
+        self.peak = peak
+        self._settings = BoardSettings(
+            address=address,
+            num_cores=num_cores,
+            board_timeout=board_timeout,
+            run_timeout=run_timeout,
+            session_seconds=2 * run_timeout + _SESSION_MARGIN_SECONDS,
+        )
+        self._lock = threading.Lock()
+        self._folder = tempfile.TemporaryDirectory(prefix="tunebook-measure-")
+        self._child: ChildProcess | None = None
+
+    def measure(
+        self, library: BuiltLibrary, program: Program, *, best_seconds: float | None = None
+    ) -> Measurement:
+        """Times a kernel. One much slower than `best_seconds` is run only as often as that takes.
+
+        Whatever goes wrong on the board is in the Measurement.
+        """
+        job = MeasureJob(self._settings, program, library, best_seconds, self.peak)
+        outcome = self._ask(job, Measurement)
+        return outcome if isinstance(outcome, Measurement) else self._lost_measurement(outcome)
+
+    def measure_reference(self, library: BuiltLibrary, program: Program) -> Measurement:
+        """Times the unscheduled program: what tuning is compared with."""
+        return self.measure(library, program)
+
+    def verify(
+        self, candidate: BuiltLibrary, reference: BuiltLibrary, program: Program
+    ) -> VerificationResult:
+        """Compares a candidate's outputs with the unscheduled program's, on random inputs."""
+        job = VerifyJob(self._settings, program, candidate, reference)
+        outcome = self._ask(job, VerificationResult)
+        if isinstance(outcome, VerificationResult):
+            return outcome
+        return VerificationResult(False, outcome.text, ErrorClass.BOARD_LOST)
+
+    def close(self) -> None:
+        """Gives the board back and ends the process. May be called twice."""
+        with self._lock:
+            self._drop_child()
+            self._folder.cleanup()
+
+    def __enter__(self) -> Measurer:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def _lost_measurement(self, lost: _Lost) -> Measurement:
+        address = self._settings.address
+        return Measurement(
+            error=ErrorClass.BOARD_LOST,
+            error_text=lost.text,
+            board=lost.board,
+            board_class=address.board_class,
+            emulated=address.emulated,
+            board_seconds=lost.seconds,
+        )
+
+    def _ask(self, job: MeasuringJob, kind: type[OutcomeT]) -> OutcomeT | _Lost:
+        with self._lock:
+            began = time.monotonic()
+            board = ""
+            deadline = began + self._settings.board_timeout + _CONNECT_SECONDS
+            try:
+                child = self._running_child()
+                child.forget_output()
+                child.send(job)
+                while True:
+                    message = child.receive(max(0.0, deadline - time.monotonic()))
+                    if isinstance(message, TrialStarted):
+                        board = message.board
+                        deadline = time.monotonic() + message.seconds_left + _GRACE_SECONDS
+                    elif isinstance(message, NoBoard):
+                        raise BoardError(message.text)
+                    elif isinstance(message, kind):
+                        return message
+            except ChildTimeoutError:
+                text = f"the board {board} did not answer in time and was given up"
+            except ChildDiedError as died:
+                text = f"the process that measures died: {died}"
+            self._drop_child()
+        if not board:
+            raise BoardError(f"{text}; {self._hint()}")
+        return _Lost(text, board, True, time.monotonic() - began)
+
+    def _running_child(self) -> ChildProcess:
+        if self._child is None:
+            self._child = ChildProcess(_MODULE, Path(self._folder.name))
+            message = self._child.receive(_START_SECONDS)
+            if isinstance(message, ChildCannotStart):
+                self._drop_child()
+                raise TunebookError(message.text)
+            assert isinstance(message, ChildReady)
+        return self._child
+
+    def _drop_child(self) -> None:
+        if self._child is not None:
+            self._child.close()
+            self._child = None
+
+    def _hint(self) -> str:
+        address = self._settings.address
+        where = f"{address.tracker_host}:{address.tracker_port}"
+        return f"check the boards of class '{address.board_class}' at the tracker {where}"

@@ -1,0 +1,43 @@
+"""Times that no board of a class can reach, and so must be wrong."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tunebook.tuner.program import Program
+from tunebook.tuner.tensors import byte_count, numpy_dtype
+
+# The peak is what our own kernels reach, and the arithmetic of a program is an estimate.
+_MARGIN = 2.0
+
+
+@dataclass(frozen=True)
+class BoardPeak:
+    """What a board class can do at best: float32 operations, and bytes read, per second."""
+
+    flops: float
+    bandwidth: float
+
+
+def plausible_seconds(
+    flops: float, bytes_moved: float, peak: BoardPeak, *, operations_per_lane: float = 1.0
+) -> float:
+    """The shortest time that is believed for so much arithmetic and so many bytes.
+
+    `operations_per_lane` is how many operations of the program's type fit where one of float32
+    does. Half of what the peak allows, so that no good schedule is ever refused.
+    """
+    at_peak = max(flops / (peak.flops * operations_per_lane), bytes_moved / peak.bandwidth)
+    return at_peak / _MARGIN
+
+
+def shortest_plausible(program: Program, peak: BoardPeak) -> float:
+    """The shortest time that is believed of a program, by its arithmetic and its outputs.
+
+    Its inputs do not count: a gather or a slice reads but a part of them.
+    """
+    narrowest = min((numpy_dtype(one.dtype).itemsize for one in program.buffers), default=4)
+    # sdot, vnni and the like do eight and more operations on bytes where float32 has one.
+    lanes = {1: 16.0, 2: 4.0}.get(narrowest, 1.0)
+    written = byte_count([one for one in program.buffers if one.output])
+    return plausible_seconds(program.flops, written, peak, operations_per_lane=lanes)

@@ -1,0 +1,52 @@
+"""How often a kernel is run: until its times agree, or the trial has cost enough."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from statistics import median
+
+# One repeat runs the kernel for at least this long, so that the clock's steps do not matter.
+_REPEAT_SECONDS = 0.005
+_REPEATS = 3
+_MOST_REPEATS = 9
+# (largest - smallest) / median below which times agree.
+_SPREAD = 0.05
+# What a trial may cost, once it has three repeats, and before it has.
+_ENOUGH_SECONDS = 0.05
+_LIMIT_SECONDS = 0.5
+# A kernel that is this much slower than the best known one needs no exact time.
+_HOPELESS = 5.0
+
+# Runs the kernel (1 + number x repeat) times, the first not timed; gives each repeat's mean.
+RunKernel = Callable[[int, int], Sequence[float]]
+
+
+def time_kernel(run: RunKernel, best_seconds: float | None = None) -> tuple[float, ...]:
+    """Seconds per call, one for each repeat kept.
+
+    Repeats go on until the spread is small or the trial has cost 50 ms; a kernel of more than
+    some 100 ms gets fewer than three, and one much slower than `best_seconds` only one.
+    """
+    (first,) = run(1, 1)
+    number = max(1, math.ceil(_REPEAT_SECONDS / max(first, 1e-6)))
+    kept = [first] if number == 1 else []
+    spent = 2 * first
+    if number == 1 and best_seconds is not None and first > _HOPELESS * best_seconds:
+        return (first,)
+    repeats = _REPEATS - len(kept)
+    if kept:
+        repeats = min(repeats, int((_LIMIT_SECONDS - spent) / first) - 1)
+    while repeats > 0:
+        times = run(number, repeats)
+        kept.extend(times)
+        spent += number * sum(times)
+        settled = spread(kept) <= _SPREAD or spent >= _ENOUGH_SECONDS
+        repeats = 0 if settled else min(_REPEATS, _MOST_REPEATS - len(kept))
+    return tuple(kept)
+
+
+def spread(seconds: Sequence[float]) -> float:
+    """How far times lie apart, as a share of their median; infinite where that is 0."""
+    middle = median(seconds)
+    return (max(seconds) - min(seconds)) / middle if middle > 0 else math.inf
