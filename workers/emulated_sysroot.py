@@ -80,12 +80,16 @@ def emulated_sysroot() -> Sysroot:
     if named:
         return _open(Path(named).expanduser().resolve(), f"named by {SYSROOT_VARIABLE}")
     folder = Path(platformdirs.user_cache_dir("tunebook"))
-    root = folder / f"emulated-aarch64-{'-'.join(_tvm_versions().values())}-r{RECIPE}"
+    root = folder / _root_name()
     folder.mkdir(parents=True, exist_ok=True)
     with _locked(folder / f"{root.name}.lock"):
         if not _is_whole(root):
             _make(root)
     return _open(root, "made by Tunebook")
+
+
+def _root_name() -> str:
+    return f"emulated-aarch64-{'-'.join(_tvm_versions().values())}-r{RECIPE}"
 
 
 def _open(root: Path, origin: str) -> Sysroot:
@@ -121,6 +125,11 @@ def _is_whole(root: Path) -> bool:
     return isinstance(stamp, dict) and stamp.get("files") == _digest(root)
 
 
+def _write_stamp(root: Path) -> None:
+    stamp = {"versions": _tvm_versions(), "files": _digest(root)}
+    (root / STAMP).write_text(json.dumps(stamp, indent=1))
+
+
 def _digest(root: Path) -> str:
     """Over the names and sizes of all files but bytecode, which comes and goes."""
     lines = [
@@ -144,8 +153,7 @@ def _make(root: Path) -> None:
             raise BoardError("the distribution's arm64 packages hold no usr/bin/python3.N")
         _install_wheels(unfinished, python.name.removeprefix("python"))
         _start_once(Sysroot(unfinished, python))
-        stamp = {"versions": _tvm_versions(), "files": _digest(unfinished)}
-        (unfinished / STAMP).write_text(json.dumps(stamp, indent=1))
+        _write_stamp(unfinished)
         shutil.rmtree(root, ignore_errors=True)
         unfinished.rename(root)
 

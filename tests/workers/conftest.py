@@ -1,0 +1,124 @@
+"""Boards to test, and kernels that do what kernels should not."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+from tvm import rpc
+
+from tunebook.tuner.trials import BoardAddress
+from tunebook.workers.local_board import local_board
+from tunebook.workers.tracker import RegisteredBoard, TrackerAddress, query_tracker
+
+HOST_COMPILER = "cc"
+AARCH64_COMPILER = "aarch64-linux-gnu-g++"
+
+# TVM's calling convention: a 16-byte value is a type index, padding, and the content.
+PROGRAM = """
+#include <stdint.h>
+#include <stdlib.h>
+#include <unistd.h>
+struct value { int32_t type; int32_t padding; int64_t content; };
+#ifdef __cplusplus
+extern "C"
+#endif
+int __tvm_ffi_main(void* self, const struct value* arguments, int count, struct value* result) {
+  int64_t number = arguments[0].content;
+  {body};
+  result->type = 1;
+  result->padding = 0;
+  result->content = number;
+  return 0;
+}
+"""
+
+KernelMaker = Callable[..., Path]
+
+
+@pytest.fixture
+def kernel(tmp_path: Path) -> KernelMaker:
+    """Compiles a library whose entry point takes an integer `number`, runs `body`, returns it."""
+
+    def make(body: str, compiler: str = HOST_COMPILER) -> Path:
+        if shutil.which(compiler) is None:
+            pytest.skip(f"no {compiler} here")
+        source = tmp_path / "kernel.c"
+        source.write_text(PROGRAM.replace("{body}", body))
+        library = tmp_path / f"kernel-{len(list(tmp_path.glob('*.so')))}.so"
+        options = ["-O1", "-shared", "-fPIC"]
+        subprocess.run([compiler, *options, "-o", library, source], check=True)
+        return library
+
+    return make
+
+
+@dataclass(frozen=True)
+class BoardInUse:
+    """A board with what a client does to it."""
+
+    address: BoardAddress
+
+    @property
+    def tracker(self) -> TrackerAddress:
+        return TrackerAddress(self.address.tracker_host, self.address.tracker_port)
+
+    def registered(self) -> RegisteredBoard:
+        """The one board of this class at its tracker."""
+        (found,) = query_tracker(self.tracker).boards_of(self.address.board_class)
+        return found
+
+    def session(self, limit: float = 60) -> Any:
+        """A session of at most `limit` seconds, 0 for no limit."""
+        tracker = rpc.connect_tracker(self.tracker.host, self.tracker.port)
+        return tracker.request(self.address.board_class, session_timeout=limit)
+
+    def call(self, library: Path, number: int, limit: float = 60) -> int:
+        """Upload and call a kernel in a session of its own."""
+        session = self.session(limit)
+        session.upload(str(library))
+        return int(session.load_module(library.name)["main"](number))
+
+
+@pytest.fixture(scope="module")
+def board() -> Iterator[BoardInUse]:
+    with local_board(num_cores=1) as address:
+        yield BoardInUse(address)
+
+
+@pytest.fixture(scope="session")
+def in_use() -> Callable[[BoardAddress], BoardInUse]:
+    return BoardInUse
+
+
+@pytest.fixture(scope="session")
+def eventually() -> Callable[..., None]:
+    """Polls until a condition holds; its failure means never, not slow."""
+
+    def wait(holds: Callable[[], bool], what: str, seconds: float = 60) -> None:
+        deadline = time.monotonic() + seconds
+        while not holds():
+            assert time.monotonic() < deadline, f"never came true: {what}"
+            time.sleep(0.05)
+
+    return wait
+
+
+@pytest.fixture(scope="session")
+def is_gone() -> Callable[[int], bool]:
+    """Whether no process of that number runs; one that only waits to be reaped is gone."""
+
+    def check(pid: int) -> bool:
+        try:
+            return bool(psutil.Process(pid).status() == psutil.STATUS_ZOMBIE)
+        except psutil.NoSuchProcess:
+            return True
+
+    return check

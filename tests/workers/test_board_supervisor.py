@@ -1,0 +1,93 @@
+"""A board that ought to be at its tracker is there again soon, or the user is told why not."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+
+import pytest
+
+from tunebook.cache.errors import BoardError
+from tunebook.tuner.trials import BoardAddress
+from tunebook.workers.board_supervisor import AgentCommand, BoardSupervisor, SupervisionLimits
+from tunebook.workers.local_board import host_agent
+from tunebook.workers.tracker import TrackerAddress, running_tracker
+
+QUICK = SupervisionLimits(appear=30, silence=2, first_pause=0.05)
+
+
+@pytest.fixture
+def supervised(in_use):
+    with (
+        running_tracker() as tracker,
+        BoardSupervisor(host_agent(1), tracker, "pi", name="pi-3", limits=QUICK),
+    ):
+        yield in_use(BoardAddress(tracker.host, tracker.port, "pi"))
+
+
+@pytest.mark.parametrize(
+    "blow",
+    [
+        pytest.param(signal.SIGKILL, id="killed"),
+        # Its process lives and its connection stands: only the beat shows it.
+        pytest.param(signal.SIGSTOP, id="hung", marks=pytest.mark.slow),
+    ],
+)
+def test_an_agent_that_serves_nobody_is_replaced(supervised, kernel, eventually, is_gone, blow):
+    before = supervised.registered()
+    os.kill(before.pid, blow)
+    eventually(lambda: is_gone(before.pid), "the old agent is gone")
+    eventually(lambda: _replaced(supervised, before.pid), "another agent is registered")
+    assert supervised.registered().name == "pi-3"
+    assert supervised.call(kernel("number++"), 41) == 42
+
+
+def _replaced(supervised, pid: int) -> bool:
+    from tunebook.workers.tracker import query_tracker
+
+    boards = query_tracker(supervised.tracker).boards_of("pi")
+    return [board.pid for board in boards] not in ([], [pid])
+
+
+def test_a_killed_agent_takes_its_session_along(supervised, kernel, eventually, is_gone) -> None:
+    session = supervised.session()
+    session.upload(str(library := kernel("number = getpid()")))
+    pid = session.load_module(library.name)["main"](0)
+    os.kill(supervised.registered().pid, signal.SIGKILL)
+    eventually(lambda: is_gone(pid), "the session's process is gone")
+
+
+def test_a_serving_agent_is_left_alone(supervised, kernel) -> None:
+    """Its session lasts longer than the silence after which an agent counts as hung."""
+    agent = supervised.registered().pid
+    assert supervised.call(kernel("sleep(3)"), 42) == 42
+    assert supervised.registered().pid == agent
+
+
+@pytest.mark.parametrize(
+    ("command", "words"),
+    [
+        ([sys.executable, "-c", "raise SystemExit('no such core: a999')"], "no such core: a999"),
+        (["/nonexistent/python"], "cannot be started"),
+    ],
+)
+def test_an_agent_that_never_comes_up_is_an_error_with_its_last_words(command, words) -> None:
+    agent = AgentCommand(command, dict(os.environ))
+    with running_tracker() as tracker, pytest.raises(BoardError) as error:
+        BoardSupervisor(agent, tracker, "pi", limits=QUICK).start()
+    assert words in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+def test_an_agent_that_hangs_at_start_is_an_error(eventually) -> None:
+    agent = AgentCommand([sys.executable, "-c", "import time; time.sleep(600)"], dict(os.environ))
+    limits = SupervisionLimits(appear=1)
+    with running_tracker() as tracker, pytest.raises(BoardError, match="came up"):
+        BoardSupervisor(agent, tracker, "pi", limits=limits).start()
+
+
+def test_a_tracker_that_is_not_there_is_an_error() -> None:
+    nobody = TrackerAddress("127.0.0.1", 1)
+    with pytest.raises(BoardError, match=r"tracker at 127\.0\.0\.1:1 does not answer"):
+        BoardSupervisor(host_agent(1), nobody, "pi").start()
