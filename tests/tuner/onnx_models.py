@@ -1,0 +1,240 @@
+"""Small ONNX models made for the tests.
+
+Also a script: `python onnx_models.py FOLDER` writes each of SCRIPTED there, for end-to-end runs.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import TensorProto, helper, numpy_helper
+
+OPSET = 17
+IR_VERSION = 8
+
+
+def save(path: Path, model: Any) -> Path:
+    onnx.save(model, str(path))
+    return path
+
+
+def model_of(
+    nodes: Sequence[Any],
+    inputs: dict[str, tuple[int, Sequence[int | str] | None]],
+    outputs: dict[str, int],
+    weights: dict[str, Any] | None = None,
+    *,
+    imports: Sequence[tuple[str, int]] = (("", OPSET),),
+) -> Any:
+    """A model of nodes; inputs with element type and dimensions, outputs with element type."""
+    graph = helper.make_graph(
+        list(nodes),
+        "graph",
+        [helper.make_tensor_value_info(name, *of) for name, of in inputs.items()],
+        [helper.make_tensor_value_info(name, of, None) for name, of in outputs.items()],
+        [numpy_helper.from_array(array, name) for name, array in (weights or {}).items()],
+    )
+    opsets = [helper.make_opsetid(domain, version) for domain, version in imports]
+    return helper.make_model(graph, opset_imports=opsets, ir_version=IR_VERSION)
+
+
+def random(*shape: int, seed: int = 0, dtype: str = "float32") -> Any:
+    return np.random.default_rng(seed).standard_normal(shape).astype(dtype)
+
+
+def convolution() -> Any:
+    """A convolution and a relu on a 12x12 image of 4 channels."""
+    return model_of(
+        [
+            helper.make_node("Conv", ["x", "w"], ["c"], kernel_shape=[3, 3]),
+            helper.make_node("Relu", ["c"], ["y"]),
+        ],
+        {"x": (TensorProto.FLOAT, [1, 4, 12, 12])},
+        {"y": TensorProto.FLOAT},
+        {"w": random(8, 4, 3, 3)},
+    )
+
+
+def two_strides() -> Any:
+    """Two convolutions with the same operators, shapes and dtypes of everything, told apart by
+    stride and padding alone: 9x9 to 5x5 by stride 2 with padding, and by stride 1 without."""
+    return model_of(
+        [
+            helper.make_node(
+                "Conv", ["x", "w"], ["a"], strides=[2, 2], pads=[2, 2, 2, 2], dilations=[2, 2]
+            ),
+            helper.make_node("Conv", ["x", "w"], ["b"], strides=[1, 1], dilations=[2, 2]),
+        ],
+        {"x": (TensorProto.FLOAT, [1, 4, 9, 9])},
+        {"a": TensorProto.FLOAT, "b": TensorProto.FLOAT},
+        {"w": random(8, 4, 3, 3)},
+    )
+
+
+def many_relus(count: int = 8) -> Any:
+    """Relus of different shapes: TVM names the seventh of them relu6."""
+    nodes = [helper.make_node("Relu", [f"x{i}"], [f"y{i}"]) for i in range(count)]
+    inputs = {f"x{i}": (TensorProto.FLOAT, [2, i + 3]) for i in range(count)}
+    return model_of(nodes, inputs, {f"y{i}": TensorProto.FLOAT for i in range(count)})
+
+
+def convolution_after_others() -> Any:
+    """The layer of `convolution()` behind two others, which take the first numbers."""
+    return model_of(
+        [
+            helper.make_node("Conv", ["x", "v"], ["a"], pads=[1, 1, 1, 1]),
+            helper.make_node("Relu", ["a"], ["b"]),
+            helper.make_node("MaxPool", ["b"], ["p"], kernel_shape=[2, 2], strides=[2, 2]),
+            helper.make_node("Conv", ["p", "w"], ["c"], strides=[1, 1], kernel_shape=[3, 3]),
+            helper.make_node("Relu", ["c"], ["y"]),
+        ],
+        {"x": (TensorProto.FLOAT, [1, 3, 24, 24])},
+        {"y": TensorProto.FLOAT},
+        {"v": random(4, 3, 3, 3, seed=5), "w": random(8, 4, 3, 3, seed=6)},
+    )
+
+
+def gather() -> Any:
+    """An embedding of 100 rows, read by int64 indices."""
+    return model_of(
+        [
+            helper.make_node("Gather", ["table", "rows"], ["g"], axis=0),
+            helper.make_node("Relu", ["g"], ["y"]),
+        ],
+        {"rows": (TensorProto.INT64, [5])},
+        {"y": TensorProto.FLOAT},
+        {"table": random(100, 8)},
+    )
+
+
+def quantised() -> Any:
+    """A QDQ int8 model: convolution and dense layer between quantise and dequantise nodes."""
+    nodes = [
+        *_quantise("x", "x_scale", "zero"),
+        helper.make_node("DequantizeLinear", ["w", "w_scale", "w_zero"], ["w_dq"], axis=0),
+        helper.make_node("Conv", ["x_dq", "w_dq"], ["c"], kernel_shape=[3, 3]),
+        helper.make_node("Relu", ["c"], ["r"]),
+        *_quantise("r", "r_scale", "zero"),
+        helper.make_node("Flatten", ["r_dq"], ["f"]),
+        helper.make_node("DequantizeLinear", ["d", "d_scale", "zero"], ["d_dq"]),
+        helper.make_node("MatMul", ["f", "d_dq"], ["y"]),
+    ]
+    generator = np.random.default_rng(1)
+    weights = {
+        "w": generator.integers(-127, 128, (4, 3, 3, 3)).astype(np.int8),
+        "w_scale": np.full(4, 0.01, np.float32),
+        "w_zero": np.zeros(4, np.int8),
+        "d": generator.integers(-127, 128, (144, 10)).astype(np.int8),
+        "d_scale": np.float32(0.02),
+        "x_scale": np.float32(0.03),
+        "r_scale": np.float32(0.05),
+        "zero": np.int8(0),
+    }
+    return model_of(
+        nodes,
+        {"x": (TensorProto.FLOAT, [1, 3, 8, 8])},
+        {"y": TensorProto.FLOAT},
+        {name: np.asarray(value) for name, value in weights.items()},
+    )
+
+
+def _quantise(name: str, scale: str, zero: str) -> list[Any]:
+    return [
+        helper.make_node("QuantizeLinear", [name, scale, zero], [f"{name}_q"]),
+        helper.make_node("DequantizeLinear", [f"{name}_q", scale, zero], [f"{name}_dq"]),
+    ]
+
+
+def integer_dense() -> Any:
+    """An int8 dense layer that accumulates in int32, as quantised models export it."""
+    return model_of(
+        [helper.make_node("MatMulInteger", ["x", "w"], ["y"])],
+        {"x": (TensorProto.INT8, [16, 64])},
+        {"y": TensorProto.INT32},
+        {"w": np.random.default_rng(2).integers(-127, 128, (64, 32)).astype(np.int8)},
+    )
+
+
+def half_precision() -> Any:
+    """An fp16 model whose Reshape takes a shape that is computed from the input's."""
+    return model_of(
+        [
+            helper.make_node("Conv", ["x", "w"], ["c"], kernel_shape=[3, 3]),
+            helper.make_node("Relu", ["c"], ["r"]),
+            helper.make_node("Shape", ["r"], ["s"]),
+            helper.make_node("Gather", ["s", "first"], ["n"], axis=0),
+            helper.make_node("Concat", ["n", "rest"], ["t"], axis=0),
+            helper.make_node("Reshape", ["r", "t"], ["f"]),
+            helper.make_node("MatMul", ["f", "d"], ["y"]),
+        ],
+        {"x": (TensorProto.FLOAT16, ["batch", 3, 8, 8])},
+        {"y": TensorProto.FLOAT16},
+        {
+            "w": random(4, 3, 3, 3, dtype="float16"),
+            "d": random(144, 10, seed=1, dtype="float16"),
+            "first": np.array([0]),
+            "rest": np.array([-1]),
+        },
+    )
+
+
+def with_unsupported_operators() -> Any:
+    """Two operators without an importer, one of them in a branch, between supported ones."""
+    branch = helper.make_graph(
+        [helper.make_node("Det", ["x"], ["d"])],
+        "branch",
+        [],
+        [helper.make_tensor_value_info("d", TensorProto.FLOAT, None)],
+    )
+    other = helper.make_graph(
+        [helper.make_node("ReduceSum", ["x"], ["e"], keepdims=0)],
+        "other",
+        [],
+        [helper.make_tensor_value_info("e", TensorProto.FLOAT, None)],
+    )
+    return model_of(
+        [
+            helper.make_node("If", ["flag"], ["y"], then_branch=branch, else_branch=other),
+            helper.make_node("StringNormalizer", ["words"], ["z"]),
+        ],
+        {
+            "x": (TensorProto.FLOAT, [3, 3]),
+            "flag": (TensorProto.BOOL, []),
+            "words": (TensorProto.STRING, [2]),
+        },
+        {"y": TensorProto.FLOAT, "z": TensorProto.STRING},
+    )
+
+
+def save_with_external_data(path: Path, location: str, *, write: bool = True) -> Path:
+    """A model whose weights lie in another file; `location` is written as it is."""
+    model = convolution()
+    if write:
+        data = numpy_helper.to_array(model.graph.initializer[0]).tobytes()
+        (path.parent / location).write_bytes(data)
+    tensor = model.graph.initializer[0]
+    length = len(tensor.raw_data)
+    tensor.ClearField("raw_data")
+    tensor.data_location = TensorProto.EXTERNAL
+    for key, value in (("location", location), ("offset", "0"), ("length", str(length))):
+        tensor.external_data.add(key=key, value=value)
+    path.write_bytes(model.SerializeToString())
+    return path
+
+
+SCRIPTED = {
+    "quantised": quantised,
+    "integer_dense": integer_dense,
+    "half_precision": half_precision,
+    "gather": gather,
+}
+
+
+if __name__ == "__main__":
+    for name, make in SCRIPTED.items():
+        print(save(Path(sys.argv[1]) / f"{name}.onnx", make()))
