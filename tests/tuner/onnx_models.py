@@ -211,6 +211,15 @@ def with_unsupported_operators() -> Any:
     )
 
 
+def with_padding_from_an_input() -> Any:
+    """A Pad whose amounts are only known when the model runs."""
+    return model_of(
+        [helper.make_node("Pad", ["x", "pads"], ["y"])],
+        {"x": (TensorProto.FLOAT, [3, 3]), "pads": (TensorProto.INT64, [4])},
+        {"y": TensorProto.FLOAT},
+    )
+
+
 def save_with_external_data(path: Path, location: str, *, write: bool = True) -> Path:
     """A model whose weights lie in another file; `location` is written as it is."""
     model = convolution()
