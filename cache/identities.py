@@ -5,7 +5,7 @@ from __future__ import annotations
 import zlib
 from typing import Any
 
-from sqlalchemy import Select, Table, select
+from sqlalchemy import Select, Table, literal, select
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.orm import Session
 
@@ -22,8 +22,9 @@ def insert_missing(session: Session, model: type[Base], values: dict[str, Any]) 
     assert isinstance(table, Table)
     dialect = session.get_bind().dialect.name
     insert = postgresql.insert if dialect == "postgresql" else sqlite.insert
-    statement = insert(table).values(**values).on_conflict_do_nothing()
-    return bool(session.connection().execute(statement).rowcount)
+    # A row count is not told by every driver where nothing conflicts; what is returned is.
+    statement = insert(table).values(**values).on_conflict_do_nothing().returning(literal(1))
+    return session.connection().execute(statement).first() is not None
 
 
 def find_target(session: Session, text: str) -> int | None:

@@ -119,7 +119,7 @@ class MissFinder:
                 key,
                 MissReason.OTHER_TARGET,
                 nearest,
-                "this workload, but for another target",
+                "for another target",
                 advice,
             )
         try:
@@ -129,13 +129,13 @@ class MissFinder:
         for reason, what, candidates in (
             (
                 MissReason.NEVER_TUNED,
-                "another program of the same op and buffers",
+                "as another program of the same buffers",
                 (self._same_buffers(key, buffers),),
             ),
-            (MissReason.OTHER_SHAPE, "this op at another shape", self._same_dtypes(key, buffers)),
+            (MissReason.OTHER_SHAPE, "at another shape", self._same_dtypes(key, buffers)),
             (
                 MissReason.OTHER_DTYPE,
-                "this op with other dtypes",
+                "with other dtypes",
                 (self._same_shapes(key, buffers),),
             ),
         ):
@@ -166,7 +166,7 @@ class MissFinder:
         advice: str = "",
     ) -> Miss:
         found = differences(key, nearest)
-        explanation = f"only {what} was tuned: {'; '.join(map(str, found))}{advice}"
+        explanation = f"{key.op} was tuned only {what}: {'; '.join(map(str, found))}{advice}"
         return Miss(key, reason, nearest, found, explanation, self._tune(key))
 
     def _tune(self, key: ScheduleKey) -> str:

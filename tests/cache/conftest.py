@@ -1,0 +1,135 @@
+"""A database for each test: a fresh SQLite file, or one of a PostgreSQL server of our own."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import pwd
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+# Tests are imported without a package (--import-mode=importlib); these modules are shared by them.
+sys.path.insert(0, str(Path(__file__).parent))
+pytest.register_assert_rewrite("store_contract", "miss_contract", "round_contract")
+
+from tunebook.cache.database import upgrade  # noqa: E402
+
+_START_SECONDS = 60
+
+
+def _server_binaries() -> Path | None:
+    """The folder of PostgreSQL's server programs, which Debian keeps off the PATH."""
+    found = shutil.which("initdb")
+    if found:
+        return Path(found).parent
+    folders = sorted(Path("/usr/lib/postgresql").glob("*/bin"))
+    return folders[-1] if folders and (folders[-1] / "initdb").exists() else None
+
+
+def _server_user() -> str | None:
+    """Who runs the server: PostgreSQL refuses root."""
+    if os.geteuid() != 0:
+        return None
+    names = {entry.pw_name for entry in pwd.getpwall()}
+    return "postgres" if "postgres" in names else "nobody"
+
+
+@pytest.fixture(scope="session")
+def postgresql_server() -> Iterator[str]:
+    """The folder of the unix socket of a server that lives as long as the session."""
+    binaries = _server_binaries()
+    if binaries is None:
+        pytest.skip("no PostgreSQL server is installed (no initdb in PATH or /usr/lib/postgresql)")
+    user = _server_user()
+    folder = Path(tempfile.mkdtemp(prefix="tb-pg-"))
+    if user is not None:
+        shutil.chown(folder, user)
+    data = folder / "data"
+    subprocess.run(
+        [binaries / "initdb", "-D", data, "-U", "postgres", "--auth=trust", "--no-sync"],
+        check=True,
+        capture_output=True,
+        user=user,
+        cwd=folder,
+    )
+    log = (folder / "log").open("wb")
+    settings = ("listen_addresses=", "fsync=off", "max_connections=60")
+    server = subprocess.Popen(
+        [binaries / "postgres", "-D", data, "-k", folder, *_as_options(settings)],
+        stdout=log,
+        stderr=log,
+        user=user,
+        cwd=folder,
+    )
+    try:
+        _wait_until_ready(server, folder)
+        _run_sql(folder, "CREATE DATABASE template")
+        upgrade(_url(folder, "template"))
+        yield str(folder)
+    finally:
+        # Fast shutdown: it does not wait for connections that a failed test left open.
+        server.send_signal(signal.SIGINT)
+        server.wait(timeout=_START_SECONDS)
+        log.close()
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+_numbers = itertools.count()
+
+
+@pytest.fixture
+def postgresql_url(postgresql_server: str) -> str:
+    """A database with our schema and nothing in it."""
+    name = f"test{next(_numbers)}"
+    _run_sql(Path(postgresql_server), f"CREATE DATABASE {name} TEMPLATE template")
+    return _url(Path(postgresql_server), name)
+
+
+@pytest.fixture
+def empty_postgresql_url(postgresql_server: str) -> str:
+    """A database without any table."""
+    name = f"empty{next(_numbers)}"
+    _run_sql(Path(postgresql_server), f"CREATE DATABASE {name}")
+    return _url(Path(postgresql_server), name)
+
+
+@pytest.fixture
+def sqlite_url(tmp_path: Path) -> str:
+    return str(tmp_path / "tunebook.db")
+
+
+def _url(folder: Path, name: str) -> str:
+    return f"postgresql://postgres@/{name}?host={folder}"
+
+
+def _as_options(settings: tuple[str, ...]) -> list[str]:
+    return [word for setting in settings for word in ("-c", setting)]
+
+
+def _run_sql(folder: Path, statement: str) -> None:
+    import psycopg
+
+    with psycopg.connect(f"host={folder} user=postgres dbname=postgres", autocommit=True) as it:
+        it.execute(statement)  # type: ignore[call-overload]
+
+
+def _wait_until_ready(server: subprocess.Popen[bytes], folder: Path) -> None:
+    import psycopg
+
+    deadline = time.monotonic() + _START_SECONDS
+    while True:
+        try:
+            _run_sql(folder, "SELECT 1")
+            return
+        except psycopg.OperationalError:
+            if server.poll() is not None or time.monotonic() > deadline:
+                raise RuntimeError((folder / "log").read_text()) from None
+            time.sleep(0.05)
