@@ -83,6 +83,13 @@ def many_relus(count: int = 8) -> Any:
     return model_of(nodes, inputs, {f"y{i}": TensorProto.FLOAT for i in range(count)})
 
 
+def repeated_relu(times: int) -> Any:
+    """One relu, called again and again on inputs of one shape."""
+    nodes = [helper.make_node("Relu", [f"x{i}"], [f"y{i}"]) for i in range(times)]
+    inputs = {f"x{i}": (TensorProto.FLOAT, [2, 3]) for i in range(times)}
+    return model_of(nodes, inputs, {f"y{i}": TensorProto.FLOAT for i in range(times)})
+
+
 def convolution_after_others() -> Any:
     """The layer of `convolution()` behind two others, which take the first numbers."""
     return model_of(
@@ -109,6 +116,16 @@ def gather() -> Any:
         {"rows": (TensorProto.INT64, [5])},
         {"y": TensorProto.FLOAT},
         {"table": random(100, 8)},
+    )
+
+
+def largest_three() -> Any:
+    """TopK, which TVM calls a library for."""
+    return model_of(
+        [helper.make_node("TopK", ["x", "k"], ["y", "where"])],
+        {"x": (TensorProto.FLOAT, [5, 20])},
+        {"y": TensorProto.FLOAT},
+        {"k": np.array([3])},
     )
 
 
