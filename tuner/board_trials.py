@@ -170,7 +170,10 @@ def _measure(session: BoardSession, job: MeasureJob) -> Measurement:
     def run(number: int, repeat: int) -> tuple[float, ...]:
         return tuple(session.evaluator(library, number, repeat)(*arguments).results)
 
-    seconds = time_kernel(run, job.best_seconds)
+    if job.single_runs is not None:
+        seconds = run(1, job.single_runs)
+    else:
+        seconds = time_kernel(run, job.best_seconds)
     doubt = _doubt(job, seconds)
     if doubt is not None:
         return Measurement(error=ErrorClass.IMPLAUSIBLE, error_text=doubt)

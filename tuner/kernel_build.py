@@ -18,7 +18,7 @@ from tunebook.tuner.hashing import module_hash
 from tunebook.tuner.linking import linker_for
 from tunebook.tuner.llvm_targets import tvm_target
 from tunebook.tuner.one_line import one_line
-from tunebook.tuner.trials import BuildFailure, BuildJob, BuildRequest, BuiltLibrary
+from tunebook.tuner.trials import BuildFailure, BuildJob, BuiltLibrary
 
 # What is kept parsed: a round works on one program, overlapping rounds on a few.
 _KEPT = 64
@@ -39,34 +39,34 @@ def build(job: BuildJob) -> BuiltLibrary | BuildFailure:
 def _build(job: BuildJob, began: float) -> BuiltLibrary | BuildFailure:
     request = job.request
     target = _target(request.target)
-    schedule = _schedule(request)
-    name = module_hash(schedule.mod)
+    mod, features = _program(request.tir), None
+    if request.trace is not None:
+        schedule = _schedule(mod, request.trace)
+        mod, features = schedule.mod, _features(schedule, target)
+    name = module_hash(mod)
     if request.module_hash not in (None, name):
         text = (
             f"the trace schedules to module {name} and not to {request.module_hash}, which it was "
             "recorded with: another program, or another compiler"
         )
         return BuildFailure(ErrorClass.BUILD, text, time.monotonic() - began)
-    features = _features(schedule, target)
-    lowered = RemoveWeightLayoutRewriteBlock(skip_tensor_rewrite=True)(schedule.mod)
+    lowered = RemoveWeightLayoutRewriteBlock(skip_tensor_rewrite=True)(mod)
     compiled = tvm.tirx.build(lowered, target=target)
     compiled.export_library(str(job.path), fcompile=linker_for(request.target))
     return BuiltLibrary(
         path=job.path,
         module_hash=name,
-        features=features.tobytes(),
-        feature_columns=features.shape[1],
+        features=features.tobytes() if features is not None else None,
+        feature_columns=features.shape[1] if features is not None else 0,
         seconds=time.monotonic() - began,
     )
 
 
-def _schedule(request: BuildRequest) -> Any:
-    if request.trace is not None:
-        # Before anything of it is replayed: an annotation can carry code into the product.
-        check_trace(request.trace)
-    schedule = tvm.s_tir.Schedule(_program(request.tir))
-    if request.trace is not None:
-        tvm.s_tir.Trace.apply_json_to_schedule(json.loads(request.trace), schedule)
+def _schedule(program: Any, trace: str) -> Any:
+    # Before anything of it is replayed: an annotation can carry code into the product.
+    check_trace(trace)
+    schedule = tvm.s_tir.Schedule(program)
+    tvm.s_tir.Trace.apply_json_to_schedule(json.loads(trace), schedule)
     return schedule
 
 

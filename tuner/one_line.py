@@ -12,5 +12,6 @@ _STACK = re.compile(r"^\s*(File \"|Stack trace|Traceback|\[bt\]|\d+: |\^+$)")
 def one_line(error: BaseException) -> str:
     """The exception's type and message on one line, without call stacks."""
     lines = [line for line in str(error).splitlines() if not _STACK.match(line)]
-    message = " ".join(" ".join(lines).split())[:_LENGTH]
-    return f"{type(error).__name__}: {message}" if message else type(error).__name__
+    kind = type(error).__name__
+    message = " ".join(" ".join(lines).split())[:_LENGTH].removeprefix(f"{kind}: ")
+    return f"{kind}: {message}" if message else kind

@@ -37,7 +37,8 @@ class BuiltLibrary:
     """A shared library of one kernel, entry point `main`, with the cost model's features.
 
     `features` are float32, little endian, `feature_columns` wide, one row per store of the
-    scheduled program; `seconds` is what scheduling, compiling and linking took together.
+    scheduled program, None for an unscheduled one; `seconds` is what scheduling, compiling and
+    linking took together.
     """
 
     path: Path
@@ -101,13 +102,17 @@ class BoardSettings:
 
 @dataclass(frozen=True)
 class MeasureJob:
-    """A kernel to time. `best_seconds` is the best known time, `peak` what the board can do."""
+    """A kernel to time. `best_seconds` is the best known time, `peak` what the board can do.
+
+    With `single_runs`, so many runs are timed one by one, for the sake of the fastest.
+    """
 
     settings: BoardSettings
     program: Program
     library: BuiltLibrary
-    best_seconds: float | None
-    peak: BoardPeak | None
+    best_seconds: float | None = None
+    peak: BoardPeak | None = None
+    single_runs: int | None = None
 
 
 @dataclass(frozen=True)
