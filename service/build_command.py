@@ -27,7 +27,7 @@ from tunebook.service.output import (
 )
 
 if TYPE_CHECKING:
-    from tunebook.tuner.compile_model import CompiledModel
+    from tunebook.tuner.compiled_model import CompiledModel
 
 
 class OnMiss(str, Enum):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import typer
 from pydantic import BaseModel
 
-from tunebook.cache.schema import upgrade as upgrade_schema
+from tunebook.cache.database import upgrade as upgrade_schema
 from tunebook.service.options import AsJson, DatabaseUrl
 from tunebook.service.output import print_json, print_text
 

@@ -52,11 +52,15 @@ def lookup(
 ) -> int:
     """Look up every schedule that a build of the model would ask for."""
     # Only here: `tunebook --help` should not wait for TVM.
+    from tunebook.tuner.frontend import read_model
     from tunebook.tuner.llvm_targets import resolve_target
+    from tunebook.tuner.prepare import prepare
     from tunebook.tuner.shapes import parse_shape_options
-    from tunebook.tuner.split_model import split_model
+    from tunebook.tuner.split import split_model
 
-    split = split_model(model, resolve_target(target), parse_shape_options(shape or []))
+    resolved = resolve_target(target)
+    imported = read_model(model, parse_shape_options(shape or []), trust_pickles=True)
+    split = split_model(prepare(imported, resolved))
     with open_store(db) as store:
         answer = store.lookup(split.keys, accept_emulated=accept_emulated)
     if as_json:

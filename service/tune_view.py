@@ -65,7 +65,6 @@ class ProgressView:
         self._task = self._bar.add_task("starting", total=None)
 
     def __enter__(self) -> ProgressView:
-        self._bar.start()
         return self
 
     def __exit__(
@@ -77,7 +76,8 @@ class ProgressView:
         self._bar.stop()
 
     def show(self, progress: RunProgress) -> None:
-        """Moves the bar."""
+        """Moves the bar, which appears with the first news."""
+        self._bar.start()
         latency = (
             "" if progress.latency is None else f"best latency {show_seconds(progress.latency)}, "
         )

@@ -20,15 +20,16 @@ from tunebook.cache.records import Candidate, Record
 from tunebook.cache.traces import check_trace
 from tunebook.tuner.cost_model import CostModel
 from tunebook.tuner.hashing import module_hash
-from tunebook.tuner.tvm_compat import load_cpu_intrinsics
+from tunebook.tuner.tvm_compat import load_cpu_intrinsics, silent_native_stderr
 
-# Replaying mutated traces is where a search's time goes: on a 3x3 convolution TVM's 512 and 4
-# take eight times as long as these, and what they find is not measurably faster.
-_POPULATION = 128
+# Replaying mutated traces is where a search's time goes: on a 3x3 convolution TVM's population of
+# 512 and 4 generations take eight times as long as 128 and 2, and find nothing measurably faster.
+_LARGEST_POPULATION = 128
+_SMALLEST_POPULATION = 16
+_POPULATION_PER_CANDIDATE = 5
 _GENERATIONS = 2
 _MEASURED_SHARE = 0.2
-# Candidates asked for beyond the round's size, since some are known already.
-_SPARE_SHARE = 0.25
+# Candidates asked for beyond the round's size, since some turn out to be known.
 _SPARE = 2
 # The rest of the population is sampled afresh; fewer than this many that replay is no space.
 _FEWEST_SAMPLED = 4
@@ -88,7 +89,9 @@ class TaskSearch:
         `measured` are this task's successful records, fastest first. Fewer than `count`, also
         none, means that the search finds nothing new.
         """
-        wanted = count + int(count * _SPARE_SHARE) + _SPARE
+        if count <= 0:
+            return []
+        wanted = count + _SPARE
         self._model.put_last(known)
         found = self._generate(wanted, measured)
         fresh: dict[str, Candidate] = {}
@@ -99,27 +102,31 @@ class TaskSearch:
         return list(fresh.values())[:count]
 
     def _generate(self, wanted: int, measured: Sequence[Record]) -> list[Any]:
-        context = self._context(generations=_GENERATIONS if self._model.trained else 0)
+        population = _population(wanted)
+        # A model that has learnt nothing ranks by chance, so there is nothing to evolve towards.
+        generations = _GENERATIONS if self._model.trained else 0
+        context = self._context(population, generations)
         if self._spaces is None:
-            self._spaces = list(context.generate_design_space())
+            with silent_native_stderr():
+                self._spaces = list(context.generate_design_space())
         workload = ms.database.Workload(self._mod)
         best = [record for record in measured if _trusted(record)]
         database = _MeasuredTraces(
-            workload, self._target, best[: int(_POPULATION * _MEASURED_SHARE)]
+            workload, self._target, best[: int(population * _MEASURED_SHARE)]
         )
         context.pre_tuning(wanted, wanted, self._spaces, database, self._model.tvm_model)
         found = context.generate_measure_candidates()
         context.post_tuning()
         return [] if found is None else [candidate.sch for candidate in found]
 
-    def _context(self, generations: int) -> Any:
+    def _context(self, population: int, generations: int) -> Any:
         self._rounds += 1
         return ms.TuneContext(
             mod=self._mod,
             target=self._target,
             space_generator="post-order-apply",
             search_strategy=ms.search_strategy.EvolutionarySearch(
-                population_size=_POPULATION,
+                population_size=population,
                 init_measured_ratio=_MEASURED_SHARE,
                 init_min_unmeasured=_FEWEST_SAMPLED,
                 max_fail_count=_ANY_FAILURES,
@@ -128,6 +135,11 @@ class TaskSearch:
             rand_state=1 + (self._seed * 7919 + self._rounds * 104729) % (2**31 - 2),
             num_threads=self._threads,
         )
+
+
+def _population(wanted: int) -> int:
+    population = max(_SMALLEST_POPULATION, _POPULATION_PER_CANDIDATE * wanted)
+    return min(_LARGEST_POPULATION, population)
 
 
 def _trusted(record: Record) -> bool:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from tunebook.cache.errors import ModelError
 from tunebook.cache.targets import Target
-from tunebook.tuner.compile_model import CompiledModel
+from tunebook.tuner.compiled_model import CompiledModel
 from tunebook.tuner.llvm_targets import resolve_target
 
 # magika reads the bytes of a file: 0 to 255, and 256 where there are none.
@@ -68,14 +68,14 @@ def compare(path: Path, untuned: CompiledModel, tuned: CompiledModel, threads: i
         float(np.max(np.abs(np.asarray(ours, "float64") - np.asarray(theirs, "float64"))))
         for ours, theirs in zip(tuned.run(inputs), expected, strict=True)
     )
-    seconds = _time_in_turn(
+    untuned_seconds, tuned_seconds, onnxruntime_seconds = _time_in_turn(
         [
             lambda: untuned.run(inputs),
             lambda: tuned.run(inputs),
             lambda: session.run(None, inputs),
         ]
     )
-    return Comparison(difference, *seconds, runs=_TURNS)
+    return Comparison(difference, untuned_seconds, tuned_seconds, onnxruntime_seconds, _TURNS)
 
 
 def one_attribute_more(target: Target) -> Target:

@@ -87,6 +87,10 @@ class RoundRunner:
                 self._store.mark_verified(record.id)
                 return
             error = verdict.error or ErrorClass.WRONG_OUTPUT
+            if error is ErrorClass.BOARD_LOST:
+                # Says nothing about the schedule: it stays unverified, for the next run to verify.
+                _log.warning("%s: record %d: not verified: %s", key, record.id, verdict.text)
+                return
             _log.warning("%s: record %d: %s: %s", key, record.id, error.value, verdict.text)
             self._store.mark_failed(record.id, error, verdict.text)
 
@@ -94,8 +98,10 @@ class RoundRunner:
         missing = claimed.size - len(claimed.slots)
         if missing <= 0:
             return claimed.slots
+        tasks = self._store.task_states(claimed.job_id)
+        (task,) = [one for one in tasks if one.id == claimed.task_id]
         with self._clock.phase("search"):
-            candidates = self._tools.propose(claimed.key, missing)
+            candidates = self._tools.propose(task, missing)
         if len(candidates) * 2 < missing:
             self._store.set_exhausted(claimed.task_id)
         if not candidates:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from tunebook.cache.keys import ScheduleKey
 from tunebook.cache.records import Candidate, Measurement, Record, Workload
-from tunebook.cache.store import Store
+from tunebook.cache.store import Store, TaskState
 from tunebook.cache.targets import Target
 from tunebook.tuner.build_pool import BuildPool
 from tunebook.tuner.cost_model import CostModel, sample_of
@@ -19,6 +19,8 @@ from tunebook.tuner.trials import BuildFailure, BuildRequest, BuiltLibrary
 
 _log = logging.getLogger(__name__)
 _TRAINING_RECORDS = 2000
+# What starting a parallel loop costs at most, as seen on boards of four cores and on servers.
+_WAKING_THREADS_SECONDS = 20e-6
 
 
 class TaskTools:
@@ -77,8 +79,9 @@ class TaskTools:
         self.build_references([key])
         return self._references[key]
 
-    def propose(self, key: ScheduleKey, count: int) -> list[Candidate]:
+    def propose(self, task: TaskState, count: int) -> list[Candidate]:
         """At most `count` new candidates for a task."""
+        key = task.key
         records = [
             record
             for record in self._store.records(key)
@@ -87,8 +90,11 @@ class TaskTools:
         measured = [record for record in records if record.measurement.seconds is not None]
         measured.sort(key=_seconds)
         known = frozenset(record.candidate.module_hash for record in records)
+        unscheduled = [_unscheduled(key)] if _unscheduled_may_win(task) else []
+        candidates = [one for one in unscheduled if one.module_hash not in known]
         with self._lock:
-            return self._search(key).propose(count, measured, known)
+            wanted = count - len(candidates)
+            return candidates + self._search(key).propose(wanted, measured, known)
 
     def learn(self, key: ScheduleKey, results: list[tuple[Candidate, Measurement]]) -> None:
         """Feeds a round's results to the cost model."""
@@ -107,6 +113,20 @@ class TaskTools:
                 seed=seed,
             )
         return self._searches[key]
+
+
+def _unscheduled(key: ScheduleKey) -> Candidate:
+    """The program as it was split: no instruction, no decision."""
+    return Candidate("[[], []]", key.workload_hash)
+
+
+def _unscheduled_may_win(task: TaskState) -> bool:
+    """Whether to try the program as it is: the search knows only parallel schedules, and waking
+    the threads takes longer than many a small program."""
+    untuned, best = task.untuned_seconds, task.best_seconds
+    if untuned is None:
+        return False
+    return untuned < _WAKING_THREADS_SECONDS or (best is not None and best > untuned)
 
 
 def _seconds(record: Record) -> float:

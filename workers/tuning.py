@@ -10,7 +10,9 @@ from tunebook.cache.errors import BudgetError
 from tunebook.cache.records import Model
 from tunebook.cache.store import Budget, Store, TaskState
 from tunebook.cache.targets import Target
-from tunebook.tuner.split_model import SplitModel, split_model
+from tunebook.tuner.frontend import read_model
+from tunebook.tuner.prepare import prepare
+from tunebook.tuner.split import split_model
 from tunebook.workers.boards import boards_for
 from tunebook.workers.emulated_board import EMULATED_CLASS
 from tunebook.workers.local_board import LOCAL_BOARD_CLASS
@@ -64,9 +66,9 @@ def tune(
 
     Raises ModelError, BudgetError (fewer trials than tasks), BoardError and DatabaseError.
     """
-    split = split_model(path, target, shapes)
-    _check_budget(split, budget)
-    model_id = store.save_model(split.model)
+    model = split_model(prepare(read_model(path, shapes, trust_pickles=True), target))
+    _check_budget(model, budget)
+    model_id = store.save_model(model)
     settings = WorkerSettings.for_this_machine(board_timeout=board.timeout, seed=seed)
     job_id = store.submit_job(
         model_id,
@@ -83,11 +85,11 @@ def tune(
             run = worker.run(job_id, budget.seconds)
     if run.ended in ("budget", "exhausted"):
         store.finish_job(job_id, "done", run.ended)
-    return TuneReport(split.model, run, store.budget(job_id), tuple(store.task_states(job_id)))
+    return TuneReport(model, run, store.budget(job_id), tuple(store.task_states(job_id)))
 
 
-def _check_budget(split: SplitModel, budget: BudgetRequest) -> None:
-    tasks = len(split.model.tasks)
+def _check_budget(model: Model, budget: BudgetRequest) -> None:
+    tasks = len(model.tasks)
     if budget.trials is not None and budget.trials < tasks:
         raise BudgetError(
             f"--trials {budget.trials} is below one trial per task: this model has {tasks} tasks, "

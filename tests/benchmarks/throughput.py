@@ -32,8 +32,9 @@ from tunebook.tuner.build_pool import BuildPool
 from tunebook.tuner.frontend import read_model
 from tunebook.tuner.llvm_targets import resolve_target, tvm_target
 from tunebook.tuner.measuring import Measurer
-from tunebook.tuner.prepare import NO_CHOICES, prepare
+from tunebook.tuner.prepare import PreparedModule, prepare
 from tunebook.tuner.program import describe
+from tunebook.tuner.split import split_model
 from tunebook.tuner.trials import BoardAddress, BuildRequest, BuiltLibrary
 from tunebook.tuner.tvm_compat import load_cpu_intrinsics
 from tunebook.workers.board_supervisor import AgentCommand, BoardSupervisor
@@ -97,6 +98,12 @@ def model_path(scenario: Scenario, folder: Path) -> Path:
     return path
 
 
+def prepared_model(scenario: Scenario, folder: Path) -> PreparedModule:
+    """The scenario's model, fused for this machine."""
+    model = read_model(model_path(scenario, folder), scenario.shapes)
+    return prepare(model, resolve_target("host"))
+
+
 @contextmanager
 def board(scenario: Scenario, target: Target) -> Iterator[BoardAddress]:
     """This machine as the board, or the board that answers late."""
@@ -120,9 +127,7 @@ def run_stock(scenario: Scenario, seed: int, folder: Path) -> Run:
     from tunebook.tuner.hashing import module_hash
 
     target = resolve_target("host")
-    prepared = prepare(
-        read_model(model_path(scenario, folder), scenario.shapes), target, NO_CHOICES
-    )
+    prepared = prepared_model(scenario, folder)
     builder = ms.builder.LocalBuilder(initializer=load_cpu_intrinsics)
     work = folder / "work"
     with board(scenario, target) as address:
@@ -180,11 +185,9 @@ def _plain(value: Any) -> Any:
 
 def run_tunebook(scenario: Scenario, seed: int, folder: Path) -> Run:
     """Tunebook's tuning of the same module, into a new database."""
-    from tunebook.tuner.split_model import split_model
-
     load_cpu_intrinsics()
     target = resolve_target("host")
-    model = split_model(model_path(scenario, folder), target, scenario.shapes).model
+    model = split_model(prepared_model(scenario, folder))
     with Store.open(str(folder / "tunebook.db")) as store, board(scenario, target) as address:
         job = store.submit_job(
             store.save_model(model), address.board_class, trials=scenario.trials, more=None
@@ -205,9 +208,7 @@ def run_tunebook(scenario: Scenario, seed: int, folder: Path) -> Run:
 def measure_again(scenario: Scenario, runs: dict[str, Run], folder: Path) -> dict[str, float]:
     """Seconds of the model's tasks with each run's best traces, measured in turn, medians."""
     target = resolve_target("host")
-    from tunebook.tuner.split_model import split_model
-
-    tasks = split_model(model_path(scenario, folder), target, scenario.shapes).model.tasks
+    tasks = split_model(prepared_model(scenario, folder)).tasks
     totals = dict.fromkeys(runs, 0.0)
     with (
         BuildPool(2, 120, folder) as builds,
