@@ -26,6 +26,7 @@ app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
     rich_markup_mode=None,
+    pretty_exceptions_enable=False,
 )
 app.command("tune")(tune_command.tune)
 app.command("build")(build_command.build)
@@ -59,3 +60,7 @@ def run(arguments: Sequence[str]) -> int:
         print_error(str(error))
         return error.exit_code
     return int(code or ExitCode.OK)
+
+
+if __name__ == "__main__":
+    main()

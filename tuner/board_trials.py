@@ -5,14 +5,13 @@ from __future__ import annotations
 import time
 from collections import OrderedDict
 from dataclasses import dataclass, replace
-from statistics import median
 
 from tunebook.cache.errors import BoardError, TunebookError
 from tunebook.cache.records import ErrorClass, Measurement
 from tunebook.tuner.board_session import BoardSession, download
 from tunebook.tuner.child_process import Answer
 from tunebook.tuner.one_line import one_line
-from tunebook.tuner.plausibility import shortest_plausible
+from tunebook.tuner.plausibility import why_implausible
 from tunebook.tuner.program import Program
 from tunebook.tuner.tensors import Array, random_inputs
 from tunebook.tuner.timing import time_kernel
@@ -174,26 +173,10 @@ def _measure(session: BoardSession, job: MeasureJob) -> Measurement:
         seconds = run(1, job.single_runs)
     else:
         seconds = time_kernel(run, job.best_seconds)
-    doubt = _doubt(job, seconds)
+    doubt = why_implausible(job.program, seconds, job.peak)
     if doubt is not None:
         return Measurement(error=ErrorClass.IMPLAUSIBLE, error_text=doubt)
     return Measurement(run_seconds=seconds, board_state=session.state())
-
-
-def _doubt(job: MeasureJob, seconds: tuple[float, ...]) -> str | None:
-    """Why a time is not believed, if it is not."""
-    measured = median(seconds)
-    if min(seconds) <= 0:
-        return f"the board's clock says {min(seconds):g} s for a run; check its clock"
-    if job.peak is None:
-        return None
-    shortest = shortest_plausible(job.program, job.peak)
-    if measured >= shortest:
-        return None
-    return (
-        f"{measured:.3g} s for {job.program.flops:.3g} operations is less than half of what the "
-        f"board's peak allows ({job.peak.flops:.3g} operations/s, {job.peak.bandwidth:.3g} bytes/s)"
-    )
 
 
 def _run_reference(session: BoardSession, job: VerifyJob) -> _Reference:

@@ -12,6 +12,7 @@ from typing import TypeVar
 
 from tunebook.cache.errors import BoardError, TunebookError
 from tunebook.cache.records import ErrorClass, Measurement
+from tunebook.cache.work import BoardPeak
 from tunebook.tuner.child_process import (
     ChildCannotStart,
     ChildDiedError,
@@ -19,7 +20,6 @@ from tunebook.tuner.child_process import (
     ChildReady,
     ChildTimeoutError,
 )
-from tunebook.tuner.plausibility import BoardPeak
 from tunebook.tuner.program import Program
 from tunebook.tuner.trials import (
     BoardAddress,

@@ -9,10 +9,10 @@ import tvm
 from tunebook.cache.errors import TunebookError
 from tunebook.cache.keys import WorkloadKey
 from tunebook.cache.records import Measurement
+from tunebook.cache.work import BoardPeak
 from tunebook.tuner.build_pool import BuildPool
 from tunebook.tuner.hashing import module_hash
 from tunebook.tuner.measuring import Measurer
-from tunebook.tuner.plausibility import BoardPeak
 from tunebook.tuner.program import BufferSpec, Program
 from tunebook.tuner.trials import BuildFailure, BuildRequest, BuiltLibrary
 
@@ -96,7 +96,7 @@ def measure_peak(pool: BuildPool, measurer: Measurer, target: str) -> BoardPeak:
     libraries = [build.result() for build in builds]
     seconds = [_fastest(measurer, *one) for one in zip(kernels, libraries, strict=True)]
     rates = [one.operations / time for one, time in zip(multiply_add, seconds, strict=False)]
-    return BoardPeak(flops=max(rates), bandwidth=resident_sum.bytes_read / seconds[-1])
+    return BoardPeak(max(rates), resident_sum.bytes_read / seconds[-1])
 
 
 def _fastest(

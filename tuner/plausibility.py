@@ -2,21 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from tunebook.cache.work import BoardPeak
 from tunebook.tuner.program import Program
 from tunebook.tuner.tensors import byte_count, numpy_dtype
 
 # The peak is what our own kernels reach, and the arithmetic of a program is an estimate.
 _MARGIN = 2.0
-
-
-@dataclass(frozen=True)
-class BoardPeak:
-    """What a board class can do at best: float32 operations, and bytes read, per second."""
-
-    flops: float
-    bandwidth: float
 
 
 def plausible_seconds(
@@ -27,7 +18,8 @@ def plausible_seconds(
     `operations_per_lane` is how many operations of the program's type fit where one of float32
     does. Half of what the peak allows, so that no good schedule is ever refused.
     """
-    at_peak = max(flops / (peak.flops * operations_per_lane), bytes_moved / peak.bandwidth)
+    computing = flops / (peak.flops_per_second * operations_per_lane)
+    at_peak = max(computing, bytes_moved / peak.bytes_per_second)
     return at_peak / _MARGIN
 
 
@@ -41,3 +33,20 @@ def shortest_plausible(program: Program, peak: BoardPeak) -> float:
     lanes = {1: 16.0, 2: 4.0}.get(narrowest, 1.0)
     written = byte_count([one for one in program.buffers if one.output])
     return plausible_seconds(program.flops, written, peak, operations_per_lane=lanes)
+
+
+def why_implausible(
+    program: Program, run_seconds: Sequence[float], peak: BoardPeak | None
+) -> str | None:
+    """Why times are not believed, in one line; None when they are, or nothing speaks against."""
+    if min(run_seconds) <= 0:
+        return f"the board's clock says {min(run_seconds):g} s for a run; check its clock"
+    if peak is None:
+        return None
+    measured, shortest = median(run_seconds), shortest_plausible(program, peak)
+    if measured >= shortest:
+        return None
+    return (
+        f"{measured:.3g} s are beyond the board's peak, which allows no less than {shortest:.3g} s "
+        f"({program.flops:.3g} operations at {peak.flops:.3g}/s, margin {_MARGIN:g})"
+    )

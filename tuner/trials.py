@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tunebook.cache.records import ErrorClass
-from tunebook.tuner.plausibility import BoardPeak
+from tunebook.cache.work import BoardPeak
 from tunebook.tuner.program import Program
 
 

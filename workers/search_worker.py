@@ -12,13 +12,15 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from tunebook.cache.errors import BoardError, TunebookError
 from tunebook.cache.keys import ScheduleKey
-from tunebook.cache.store import Store
+from tunebook.cache.store import BoardPeak, Store
 from tunebook.cache.targets import Target
 from tunebook.tuner.allocation import RoundSizes, propose_rounds
 from tunebook.tuner.build_pool import BuildPool
 from tunebook.tuner.compiler import compiler_text
 from tunebook.tuner.measuring import Measurer
+from tunebook.tuner.peak import measure_peak
 from tunebook.tuner.trials import BoardAddress
 from tunebook.workers.phase_times import PhaseClock, PhaseTimes
 from tunebook.workers.progress import ProgressListener, ProgressMeter
@@ -100,6 +102,7 @@ class SearchWorker:
                 run_timeout=settings.run_timeout,
             ) as measurer,
         ):
+            measurer.peak = self._peak(builds, measurer)
             tools = TaskTools(
                 self._store,
                 builds,
@@ -121,6 +124,21 @@ class SearchWorker:
             ended = self._run_rounds(job_id, runner, meter)
         spent = self._store.budget(job_id).spent - before.spent
         return RunSummary(spent, meter.elapsed, ended, clock.times)
+
+    def _peak(self, builds: BuildPool, measurer: Measurer) -> BoardPeak | None:
+        """What the board class can do at most: measured once, then from the store."""
+        board_class, target = self._board.board_class, str(self._target)
+        peak = self._store.board_peak(board_class, target)
+        if peak is None:
+            try:
+                peak = measure_peak(builds, measurer, target)
+            except BoardError:
+                raise
+            except TunebookError as error:
+                _log.warning("times are not checked against the board's peak: %s", error)
+                return None
+            self._store.save_board_peak(board_class, target, peak)
+        return peak
 
     def _measure_untuned(
         self, job_id: int, tools: TaskTools, measurer: Measurer, meter: ProgressMeter
