@@ -22,6 +22,7 @@ _FAULTS = (
     ("Connection refused", "cannot be reached; check that the server runs at that address"),
     ("connection failed", "cannot be reached; check the address in the URL and the server"),
     ("connection is bad", "cannot be reached; check the address in the URL and the server"),
+    ("failed to resolve host", "cannot be reached: no such host; check the URL"),
     ("could not translate host name", "cannot be reached: no such host; check the URL"),
 )
 
