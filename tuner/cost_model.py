@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from tvm.ir.utils import derived_object
 from tvm.s_tir.meta_schedule.cost_model import XGBModel
-from tvm.s_tir.meta_schedule.cost_model.xgb_model import FeatureGroup
+from tvm.s_tir.meta_schedule.cost_model.xgb_model import FeatureGroup, XGBConfig
 
 from tunebook.cache.records import Record
 from tunebook.tuner.hashing import module_hash
@@ -51,8 +51,8 @@ class _FeatureModel(XGBModel._cls):  # type: ignore[misc]
     """TVM's XGBoost model, fed with stored features, which puts what is known last."""
 
     def __init__(self, threads: int, seed: int) -> None:
-        super().__init__(num_warmup_samples=0, num_tuning_cores=threads)
-        self.config = self.config._replace(seed=seed)
+        config = XGBConfig(nthread=threads, seed=seed)
+        super().__init__(config=config, num_warmup_samples=0)
         self.known: frozenset[str] = frozenset()
         self._random = np.random.default_rng(seed)
 

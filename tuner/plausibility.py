@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from statistics import median
+
 from tunebook.cache.work import BoardPeak
 from tunebook.tuner.program import Program
 from tunebook.tuner.tensors import byte_count, numpy_dtype
@@ -48,5 +51,5 @@ def why_implausible(
         return None
     return (
         f"{measured:.3g} s are beyond the board's peak, which allows no less than {shortest:.3g} s "
-        f"({program.flops:.3g} operations at {peak.flops:.3g}/s, margin {_MARGIN:g})"
+        f"({program.flops:.3g} operations at {peak.flops_per_second:.3g}/s, margin {_MARGIN:g})"
     )
