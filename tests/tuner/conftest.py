@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
@@ -12,15 +12,21 @@ from typing import Any
 
 import numpy as np
 import pytest
+import tvm
+from tvm.s_tir import meta_schedule as ms
 
 from tunebook.cache.keys import ScheduleKey
 from tunebook.cache.misses import LookupAnswer
-from tunebook.cache.records import Schedule
+from tunebook.cache.records import Candidate, Measurement, Model, Schedule, Workload
+from tunebook.cache.store import Store
 from tunebook.cache.targets import Target
+from tunebook.cache.work import RoundProposal
 from tunebook.tuner.frontend import read_model
+from tunebook.tuner.hashing import module_hash
 from tunebook.tuner.imported_model import ImportedModel
-from tunebook.tuner.llvm_targets import resolve_target
+from tunebook.tuner.llvm_targets import resolve_target, tvm_target
 from tunebook.tuner.prepare import PreparedModule, prepare
+from tunebook.tuner.tvm_compat import load_cpu_intrinsics
 
 Shapes = dict[str, tuple[int, ...]]
 UNSCHEDULED = json.dumps([[], []])
@@ -150,3 +156,59 @@ def random_inputs(model: ImportedModel) -> dict[str, Any]:
 @pytest.fixture(scope="session")
 def inputs_for() -> Callable[[ImportedModel], dict[str, Any]]:
     return random_inputs
+
+
+def sampled_candidate(workload: Workload, target: Target, seed: int = 1) -> Candidate:
+    """A real schedule of a workload: TVM's design space with random decisions, postprocessed."""
+    load_cpu_intrinsics()
+    context = ms.TuneContext(
+        mod=tvm.ir.load_json(workload.tir),
+        target=tvm_target(target),
+        space_generator="post-order-apply",
+        rand_state=seed,
+        num_threads=1,
+    )
+    for schedule in context.generate_design_space():
+        if all(one.apply(schedule) for one in context.space_generator.postprocs):
+            trace = json.dumps(schedule.trace.as_json(), default=_plain)
+            return Candidate(trace, module_hash(schedule.mod))
+    raise AssertionError(f"no schedule of {workload.key} passes its postprocessors")
+
+
+def _plain(value: Any) -> Any:
+    return list(value) if hasattr(value, "__iter__") else value.value
+
+
+@pytest.fixture(scope="session")
+def sample() -> Callable[..., Candidate]:
+    return sampled_candidate
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    with Store.open(str(tmp_path / "tunebook.db")) as opened:
+        yield opened
+
+
+@pytest.fixture
+def fill() -> Callable[..., None]:
+    return fill_store
+
+
+def fill_store(store: Store, model: Model, candidates: Sequence[Candidate]) -> None:
+    """Stores one verified record for each task, the way a worker does."""
+    job = store.submit_job(store.save_model(model), "here", trials=len(candidates), more=None)
+    by_key = {
+        task.workload.key.on(model.target): candidate
+        for task, candidate in zip(model.tasks, candidates, strict=True)
+    }
+    proposals = [RoundProposal(state.id, 1, 1.0) for state in store.task_states(job)]
+    store.propose_rounds(job, proposals)
+    for number in range(len(proposals)):
+        claimed = store.claim_round("a test", job)
+        assert claimed is not None
+        (slot,) = store.store_candidates(claimed.id, claimed.epoch, [by_key[claimed.key]])
+        measured = Measurement(run_seconds=(1e-3 * (number + 1),), board="a test")
+        result = store.store_result(claimed.id, claimed.epoch, slot.number, measured)
+        store.mark_verified(result.record_id)
+        store.finish_round(claimed.id, claimed.epoch)

@@ -27,7 +27,7 @@ from tunebook.tuner.split import buffers_text, split, split_model
 
 Read = Callable[..., ImportedModel]
 SMALL = ["rnet", "onet", "pnet", "magika"]
-LARGE = ["ppocr_cls", "ppocr_det", "ppocr_rec"]
+LARGE = [pytest.param(f"ppocr_{part}", marks=pytest.mark.slow) for part in ("cls", "det", "rec")]
 
 _PRINT_KEYS = """
 import sys
