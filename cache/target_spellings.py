@@ -49,7 +49,9 @@ def _from_mapping(spelling: Mapping[str, Any]) -> dict[str, str]:
     for name, value in spelling.items():
         if not isinstance(name, str):
             raise TargetError(f"a target's attributes have names, not {name!r}")
-        if value is None or name in ("host", "keys") or name.startswith("feature."):
+        if name in ("host", "keys") or name.startswith("feature."):
+            continue
+        if value is None or value in ("", [], ()):
             continue
         _put(given, _ALIASES.get(name, name), _text(name, value))
     tag = given.get("tag")
@@ -97,7 +99,7 @@ def _put(given: dict[str, str], name: str, value: str) -> None:
 
 def _text(name: str, value: Any) -> str:
     if isinstance(value, bool):
-        return "1" if value else "0"
+        return "true" if value else "false"
     if isinstance(value, (str, int)):
         return str(value)
     if name in _LISTS and isinstance(value, (list, tuple)):
