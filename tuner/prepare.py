@@ -16,7 +16,7 @@ from tunebook.tuner.imported_model import ImportedModel
 from tunebook.tuner.llvm_targets import tvm_target
 from tunebook.tuner.one_line import one_line
 from tunebook.tuner.op_names import OpNameRecorder, fused_names
-from tunebook.tuner.tvm_compat import silent_native_stderr
+from tunebook.tuner.tvm_compat import keep_narrow_matmuls, silent_native_stderr
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ def prepare(model: ImportedModel, target: Target, choices: Choices | None = None
 def _fuse(module: Any, recorder: OpNameRecorder, target: Any) -> tuple[Any, Any]:
     """The module after FuseOps, where functions still show their operators, and after FuseTIR."""
     with target:
-        fused = _fuse_passes(recorder, target)(module)
+        fused = _fuse_passes(recorder, target)(keep_narrow_matmuls(module))
         return fused, relax.transform.FuseTIR()(fused)
 
 

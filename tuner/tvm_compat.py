@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 from types import CodeType
+from typing import Any
 
 from tunebook.cache.errors import IncompatibleError
 
@@ -149,3 +150,47 @@ def silent_native_stderr() -> Iterator[None]:
     finally:
         os.dup2(saved, 2)
         os.close(saved)
+
+
+def keep_narrow_matmuls(module: Any) -> Any:
+    """Multiplies int8 (or uint8) matrices as they are, accumulating in int32.
+
+    TVM's ONNX importer turns MatMulInteger into casts to int32 and a matmul of int32: four times
+    the memory, and nothing that dot product instructions (sdot, vnni) could be used for. Can go
+    when the importer emits `matmul(int8, int8, out_dtype="int32")` (0.27 does not).
+    """
+    import tvm
+    from tvm import relax
+    from tvm.relax.dpl import is_op, rewrite_call, wildcard
+
+    left, right = wildcard(), wildcard()
+    widened = is_op("relax.matmul")(is_op("relax.astype")(left), is_op("relax.astype")(right))
+
+    def narrow(call: Any, matches: Any) -> Any:
+        operands = matches[left], matches[right]
+        dtypes = {str(operand.ty.dtype) for operand in operands}
+        if str(call.ty.dtype) == "int32" and dtypes in ({"int8"}, {"uint8"}):
+            return relax.op.matmul(*operands, out_dtype="int32")
+        return call
+
+    functions = {
+        variable: rewrite_call(widened, narrow, function)
+        if isinstance(function, relax.Function)
+        else function
+        for variable, function in module.functions.items()
+    }
+    return relax.transform.DeadCodeElimination()(tvm.IRModule(functions, attrs=module.attrs))
+
+
+@contextlib.contextmanager
+def keeping_affinity() -> Iterator[None]:
+    """Undoes what TVM's thread pool does to the thread that sizes it: bind it to one core.
+
+    Whatever this process starts or counts later would know only that core. Can go when TVM binds
+    none but its own threads.
+    """
+    cores = os.sched_getaffinity(0)
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, cores)

@@ -15,7 +15,7 @@ from tvm import relax
 from tvm.s_tir.meta_schedule.relax_integration import extract_tasks
 
 from tunebook.cache.keys import WorkloadKey
-from tunebook.cache.records import Task
+from tunebook.cache.records import Candidate, Task
 from tunebook.cache.targets import Target
 from tunebook.tuner.compiler import compiler_text
 from tunebook.tuner.hashing import module_hash
@@ -107,6 +107,15 @@ def test_the_target_leaves_the_workload_as_it_is(read: Read, host: Target) -> No
     board = resolve_target("llvm -mtriple=aarch64-linux-gnu -mcpu=cortex-a76 -num-cores=4")
     model = read("quantised")
     assert keys_of(split(prepare(model, board))) == keys_of(split(prepare(model, host)))
+
+
+def test_an_int8_dense_layer_is_multiplied_as_int8_so_that_dot_products_can_be_used(
+    read: Read, sample: Callable[..., Candidate]
+) -> None:
+    board = resolve_target("llvm -mtriple=aarch64-linux-gnu -mcpu=cortex-a76 -num-cores=1")
+    (task,) = split(prepare(read("integer_dense"), board))
+    assert task.workload.key.buffers == "i8[16,64] i8[64,32] -> i32[16,32]"
+    assert "sdot" in sample(task.workload, board).trace
 
 
 @pytest.mark.parametrize("name", ["quantised", "gather", "integer_dense", "many_relus"])
