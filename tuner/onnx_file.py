@@ -8,9 +8,11 @@ from pathlib import Path, PurePosixPath, PureWindowsPath
 from typing import Any
 
 import onnx
+import onnx.inliner
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 
 from tunebook.cache.errors import ModelError
+from tunebook.tuner.one_line import one_line
 
 _CHUNK = 1 << 20
 
@@ -27,7 +29,10 @@ def load_onnx(path: Path) -> tuple[Any, str]:
     for one in (path, *data_files):
         _feed(digest, one)
     if data_files:
-        onnx.load_external_data_for_model(model, str(path.parent))
+        _load_external_data(model, path)
+    if model.functions:
+        # Exporters write their modules as functions, which TVM's importer does not look into.
+        model = onnx.inliner.inline_local_functions(model)
     return model, digest.hexdigest()
 
 
@@ -56,6 +61,13 @@ def _parse(path: Path) -> Any:
     return model
 
 
+def _load_external_data(model: Any, path: Path) -> None:
+    try:
+        onnx.load_external_data_for_model(model, str(path.parent))
+    except Exception as error:
+        raise ModelError(f"{path}: its external data cannot be read: {one_line(error)}") from error
+
+
 def _external_files(model: Any, path: Path) -> list[Path]:
     """The data files, each checked to lie in the model's folder and to be long enough."""
     found: dict[str, Path] = {}
@@ -78,7 +90,7 @@ def _data_file(location: str, path: Path) -> Path:
             f"{path}: external data {location!r} leads outside the model's folder; "
             f"save the model with its data beside it"
         )
-    folder = path.resolve().parent
+    folder = path.parent.resolve()
     target = (path.parent / location).resolve()
     if not target.is_relative_to(folder):
         raise ModelError(

@@ -76,6 +76,22 @@ def two_strides() -> Any:
     )
 
 
+def convolution_in_a_function() -> Any:
+    """The layer of `convolution()` as exporters of modules write it: a function, called once."""
+    plain = convolution()
+    opsets = [helper.make_opsetid("", OPSET)]
+    layer = helper.make_function("ours", "Layer", ["x", "w"], ["y"], list(plain.graph.node), opsets)
+    model = model_of(
+        [helper.make_node("Layer", ["x", "w"], ["y"], domain="ours")],
+        {"x": (TensorProto.FLOAT, [1, 4, 12, 12])},
+        {"y": TensorProto.FLOAT},
+        {"w": random(8, 4, 3, 3)},
+        imports=(("", OPSET), ("ours", 1)),
+    )
+    model.functions.append(layer)
+    return model
+
+
 def many_relus(count: int = 8) -> Any:
     """Relus of different shapes: TVM names the seventh of them relu6."""
     nodes = [helper.make_node("Relu", [f"x{i}"], [f"y{i}"]) for i in range(count)]

@@ -49,6 +49,22 @@ def test_external_data_gives_the_same_program_as_weights_in_the_file(
     assert modules[0].script() == modules[1].script()
 
 
+def test_a_model_behind_a_link_is_read_with_the_data_beside_the_link(
+    tmp_path: Path, onnx_models: ModuleType
+) -> None:
+    real = onnx_models.save_with_external_data(tmp_path / "model.onnx", "weights.bin")
+    folder = tmp_path / "links"
+    folder.mkdir()
+    (folder / "model.onnx").symlink_to(real)
+    (folder / "weights.bin").write_bytes((tmp_path / "weights.bin").read_bytes())
+    assert read_model(folder / "model.onnx").digest == read_model(real).digest
+
+
+def test_functions_of_a_model_are_looked_into(read: Callable[..., ImportedModel]) -> None:
+    inside, plain = read("convolution_in_a_function"), read("convolution")
+    assert inside.module.script() == plain.module.script()
+
+
 @pytest.mark.parametrize("name", ["rnet", "magika", "ppocr_cls", "ppocr_det", "ppocr_rec"])
 def test_published_models_import_once_their_dimensions_are_fixed(
     name: str, published: dict[str, Any]
