@@ -10,7 +10,7 @@ import json
 import re
 from typing import Any
 
-INDEX_MAP_LIMIT = 64 * 1024
+_SIZE_LIMIT = 64 * 1024
 
 _NODES = frozenset(
     {
@@ -37,6 +37,8 @@ _DTYPE = re.compile(r"u?int(8|16|32|64)|bool")
 
 def check_index_map(text: str) -> str | None:
     """What is wrong with it (`holds a ir.Call`), or None."""
+    if len(text) > _SIZE_LIMIT:
+        return f"has {len(text)} characters, more than {_SIZE_LIMIT}"
     try:
         graph = json.loads(text, object_pairs_hook=_unique)
     except (ValueError, RecursionError):

@@ -49,12 +49,18 @@ def measured_columns(measurement: Measurement) -> dict[str, Any]:
     return {
         "seconds": measurement.seconds,
         "error": None if measurement.error is None else measurement.error.value,
-        "error_text": measurement.error_text[:ERROR_TEXT_LIMIT],
+        "error_text": _storable(measurement.error_text),
         "board": measurement.board,
         "board_seconds": measurement.board_seconds,
         "board_state": dict(measurement.board_state),
         "run_seconds": list(measurement.run_seconds),
     }
+
+
+def _storable(text: str) -> str:
+    """What a crashing compiler or board writes may hold bytes that no database takes as text."""
+    decodable = text.encode(errors="replace").decode().replace("\0", "?")
+    return decodable[:ERROR_TEXT_LIMIT]
 
 
 def records_of(session: Session, key: ScheduleKey) -> list[Record]:
@@ -126,7 +132,7 @@ def mark_failed(session: Session, record_id: int, error: ErrorClass, text: str) 
     session.execute(
         update(RecordRow)
         .where(RecordRow.id == record_id)
-        .values(verified=False, seconds=None, error=error.value, error_text=text[:ERROR_TEXT_LIMIT])
+        .values(verified=False, seconds=None, error=error.value, error_text=_storable(text))
     )
     _choose_served(session, row)
 

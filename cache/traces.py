@@ -15,7 +15,7 @@ import re
 from typing import Any
 
 from tunebook.cache.errors import UntrustedTraceError
-from tunebook.cache.index_maps import INDEX_MAP_LIMIT, check_index_map
+from tunebook.cache.index_maps import check_index_map
 
 SIZE_LIMIT = 4 * 1024 * 1024
 
@@ -84,10 +84,11 @@ _ANNOTATING = frozenset({"Annotate", "Unannotate"})
 _LAYOUTS = frozenset({"TransformLayout", "TransformBlockLayout"})
 # `b7`, `l12`, `v3`: a block, loop or number that an earlier instruction gave.
 _VARIABLE = re.compile(r"[a-z]\d{1,6}")
-# Text among inputs is quoted once more: `"SSRSRS"`.
-_QUOTED = re.compile(r'"[\w.+\- ]{0,200}"')
+# An input is one of these, or a text quoted once more (`"SSRSRS"`), or a factor left open.
+_INPUT = re.compile(r'[a-z]\d{1,6}|"[\w.+\- ]{0,200}"|None')
 # Names of blocks, functions, storage scopes and intrinsics.
 _NAME = re.compile(r"[\w.+\- ]{0,500}")
+_NUMBERS = (int, float)
 _LARGEST = 1 << 62
 
 
@@ -108,9 +109,16 @@ class _Refused(Exception):
     """What is wrong, in words."""
 
 
+def _no_constant(name: str) -> Any:
+    raise _Refused(f"it holds the number {name}")
+
+
+_DECODER = json.JSONDecoder(parse_constant=_no_constant)
+
+
 def _check(trace: str) -> None:
     try:
-        parsed = json.loads(trace, parse_constant=_no_constant)
+        parsed = _DECODER.decode(trace)
     except (ValueError, RecursionError):
         raise _Refused("it is not JSON of a trace") from None
     if not isinstance(parsed, list) or len(parsed) != 2:
@@ -122,10 +130,6 @@ def _check(trace: str) -> None:
         _check_instruction(number, instruction)
     for decision in decisions:
         _check_decision(decision, len(instructions))
-
-
-def _no_constant(name: str) -> Any:
-    raise _Refused(f"it holds the number {name}")
 
 
 def _check_instruction(number: int, instruction: Any) -> None:
@@ -146,20 +150,17 @@ def _check_instruction(number: int, instruction: Any) -> None:
             )
     elif kind in _LAYOUTS:
         inputs = _without_index_map(number, kind, inputs)
-    for value in inputs:
-        if not _is_input(value):
-            raise _Refused(f"instruction {number} ({kind}) has the input {_shown(value)}")
-    for value in attributes:
-        if not _is_attribute(value):
-            raise _Refused(f"instruction {number} ({kind}) has the attribute {_shown(value)}")
-    for value in outputs:
-        if not isinstance(value, str) or not _VARIABLE.fullmatch(value):
-            raise _Refused(f"instruction {number} ({kind}) gives {_shown(value)}")
+    if not all(map(_is_input, inputs)):
+        raise _Refused(f"instruction {number} ({kind}) has the inputs {_shown(inputs)}")
+    if not all(map(_is_attribute, attributes)):
+        raise _Refused(f"instruction {number} ({kind}) has the attributes {_shown(attributes)}")
+    if not all(map(_is_output, outputs)):
+        raise _Refused(f"instruction {number} ({kind}) has the outputs {_shown(outputs)}")
 
 
 def _without_index_map(number: int, kind: str, inputs: list[Any]) -> list[Any]:
     """A layout's second input is a program of its own: how the new index follows from the old."""
-    if len(inputs) != 2 or not isinstance(inputs[1], str) or len(inputs[1]) > INDEX_MAP_LIMIT:
+    if len(inputs) != 2 or not isinstance(inputs[1], str):
         raise _Refused(f"instruction {number} ({kind}) has not a block and an index map")
     complaint = check_index_map(inputs[1])
     if complaint is not None:
@@ -169,7 +170,7 @@ def _without_index_map(number: int, kind: str, inputs: list[Any]) -> list[Any]:
 
 def _is_input(value: Any, depth: int = 0) -> bool:
     if isinstance(value, str):
-        return bool(_VARIABLE.fullmatch(value) or _QUOTED.fullmatch(value)) or value == "None"
+        return _INPUT.fullmatch(value) is not None
     if isinstance(value, list):
         return depth < 2 and all(_is_input(item, depth + 1) for item in value)
     return _is_number(value)
@@ -177,14 +178,18 @@ def _is_input(value: Any, depth: int = 0) -> bool:
 
 def _is_attribute(value: Any, depth: int = 0) -> bool:
     if isinstance(value, str):
-        return bool(_NAME.fullmatch(value))
+        return _NAME.fullmatch(value) is not None
     if isinstance(value, list):
         return depth < 2 and all(_is_attribute(item, depth + 1) for item in value)
     return _is_number(value)
 
 
+def _is_output(value: Any) -> bool:
+    return isinstance(value, str) and _VARIABLE.fullmatch(value) is not None
+
+
 def _is_number(value: Any) -> bool:
-    return value is None or (isinstance(value, int | float) and -_LARGEST < value < _LARGEST)
+    return value is None or (isinstance(value, _NUMBERS) and -_LARGEST < value < _LARGEST)
 
 
 def _check_decision(decision: Any, instructions: int) -> None:

@@ -184,6 +184,13 @@ class RecordContract(StoreFixtures):
         assert first.measurement.error_text == "it was run-timeout"
         assert second.measurement.error is None
 
+    def test_an_error_text_of_any_bytes_is_stored(self, store: Store) -> None:
+        garbled = dataclasses.replace(failure(), error_text="cr\0ash \udcff" + "x" * 10_000)
+        measure(store, conv(), {"a": garbled})
+        (record,) = store.records(conv().key.on(A76))
+        assert record.measurement.error_text.startswith("cr?ash ?xxx")
+        assert len(record.measurement.error_text) <= 4000
+
     def test_a_failure_found_later_keeps_its_class_and_text(self, store: Store) -> None:
         ids = measure(store, conv(), {"a": success(1e-3)})
         store.mark_failed(ids["a"], ErrorClass.WRONG_OUTPUT, "differs by 0.5")
