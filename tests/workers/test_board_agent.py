@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import multiprocessing
 import signal
 import socket
 import subprocess
@@ -15,6 +14,16 @@ import pytest
 from tunebook.workers import board_agent
 
 ENDLESS = "for (volatile int i = 0;; i++)"
+# Calls a kernel in a session without a time limit.
+CLIENT = """
+import sys
+from tvm import rpc
+
+host, port, board_class, library = sys.argv[1:]
+session = rpc.connect_tracker(host, int(port)).request(board_class)
+session.upload(library, "kernel.so")
+session.load_module("kernel.so")["main"](1)
+"""
 
 
 @pytest.mark.parametrize(
@@ -46,13 +55,11 @@ def test_an_endless_kernel_ends_at_the_sessions_limit(board, kernel) -> None:
 
 
 def test_an_endless_kernel_ends_when_its_client_is_gone(board, kernel, eventually) -> None:
-    client = multiprocessing.get_context("fork").Process(
-        target=board.call, args=(kernel(ENDLESS), 1), kwargs={"limit": 0}
-    )
-    client.start()
+    at = (board.tracker.host, str(board.tracker.port), board.address.board_class)
+    client = subprocess.Popen([sys.executable, "-c", CLIENT, *at, kernel(ENDLESS)])
     eventually(lambda: board.registered().serving, "the endless kernel's session began")
     client.kill()
-    client.join()
+    client.wait()
     assert board.call(kernel("number++"), 41) == 42
 
 
