@@ -1,4 +1,4 @@
 """What is stored and asked for.
 
-Names are imported from their modules: whoever needs only an error or a key does not load a database.
+Names are imported from their modules: who needs only an error or a key loads no database.
 """

@@ -396,8 +396,11 @@ class ProcessContract(StoreFixtures):
     def test_eight_processes_are_granted_exactly_the_budget(self, store: Store, url: str) -> None:
         job = start_job(store, *(conv(size) for size in range(1, 49)), trials=1000)
         assert propose_all(store, job, 25) == 48
-        granted = run_at_once(8, "reserve", url, job)
-        assert sum(map(sum, granted)) == 1000
+        granted: dict[str, int] = {}
+        for claimed in run_at_once(8, "reserve", url, job):
+            # A process that is done is gone, and another may take its rounds over with their grant.
+            granted |= claimed
+        assert sum(granted.values()) == 1000
         budget = store.budget(job)
         assert (budget.limit, budget.granted) == (1000, 1000)
 

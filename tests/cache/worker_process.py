@@ -16,15 +16,15 @@ from cache_samples import candidates, success
 from tunebook.cache.store import Store
 
 
-def reserve(url: str, job: str) -> list[int]:
-    """Claims rounds of a job until there are none; gives what each was granted."""
-    granted = []
+def reserve(url: str, job: str) -> dict[int, int]:
+    """Claims rounds of a job until there are none; gives what each round was granted."""
+    granted = {}
     with Store.open(url) as store:
         while True:
             claimed = store.claim_round("reserver", int(job))
             if claimed is None:
                 return granted
-            granted.append(claimed.size)
+            granted[claimed.id] = claimed.size
 
 
 def repeat(url: str, round_id: str, epoch: str, times: str) -> int:
