@@ -194,12 +194,14 @@ class _Measured:
             select(ScheduleRow.workload_id, ScheduleRow.seconds).where(of_job(ScheduleRow))
         ):
             measured.served[workload] = seconds
-        for workload, best in session.execute(
-            select(RoundRow.workload_id, RoundRow.best_seconds)
-            .where(of_job(RoundRow), RoundRow.state == FINISHED)
+        # The state is looked at here: SQLite would else go through all finished rounds there are.
+        for workload, state, best in session.execute(
+            select(RoundRow.workload_id, RoundRow.state, RoundRow.best_seconds)
+            .where(of_job(RoundRow))
             .order_by(RoundRow.id)
         ):
-            measured.history[workload].append(math.inf if best is None else best)
+            if state == FINISHED:
+                measured.history[workload].append(math.inf if best is None else best)
         return measured
 
 

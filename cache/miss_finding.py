@@ -112,7 +112,7 @@ class MissFinder:
         return own
 
     def _from_others(self, key: ScheduleKey) -> Miss | None:
-        nearest = self._nearest(key, self._same_workload(key))
+        nearest = self._on_another_target(key)
         if nearest is not None:
             advice = f"; or, where that fits the board, use --target {shlex.quote(nearest.target)}"
             return self._other(
@@ -143,6 +143,12 @@ class MissFinder:
             if nearest is not None:
                 return self._other(key, reason, nearest, what)
         return None
+
+    def _on_another_target(self, key: ScheduleKey) -> ScheduleKey | None:
+        workload = find_workload(self._session, key.workload)
+        if workload is None:
+            return None
+        return _nearest_of(key, self._scheduled(WorkloadRow.id == workload))
 
     def _never_tuned(self, key: ScheduleKey) -> Miss:
         return Miss(
@@ -178,7 +184,7 @@ class MissFinder:
         stored: list[ScheduleKey] = []
         for ids in candidates:
             stored += self._scheduled(WorkloadRow.id.in_(select(ids.subquery().c.id)))
-        return min(stored, key=lambda other: (distance(key, other), other), default=None)
+        return _nearest_of(key, stored)
 
     def _scheduled(self, condition: ColumnElement[bool]) -> list[ScheduleKey]:
         statement = (
@@ -196,10 +202,6 @@ class MissFinder:
         if not self._accept_emulated:
             statement = statement.where(ScheduleRow.emulated.is_(False))
         return [key_of(row, row.text) for row in self._session.execute(statement)]
-
-    def _same_workload(self, key: ScheduleKey) -> Select[Any]:
-        workload = find_workload(self._session, key.workload)
-        return select(WorkloadRow.id).where(WorkloadRow.id == workload)
 
     def _same_buffers(self, key: ScheduleKey, buffers: tuple[Buffer, ...]) -> Select[Any]:
         return (
@@ -236,6 +238,10 @@ class MissFinder:
             )
             .limit(_CANDIDATES)
         )
+
+
+def _nearest_of(key: ScheduleKey, stored: list[ScheduleKey]) -> ScheduleKey | None:
+    return min(stored, key=lambda other: (distance(key, other), other), default=None)
 
 
 def _times(count: int, noun: str) -> str:

@@ -408,10 +408,10 @@ class ProcessContract(StoreFixtures):
         job = start_job(store)
         claimed = claim_new_round(store, job)
         store.store_candidates(claimed.id, claimed.epoch, candidates("a"))
-        counted = run_at_once(8, "repeat", url, claimed.id, claimed.epoch, 40)
-        assert sum(counted) == 320
+        counted = run_at_once(8, "repeat", url, claimed.id, claimed.epoch, 20)
+        assert sum(counted) == 160
         budget = store.budget(job)
-        assert (budget.spent, budget.board_seconds) == (1, 80.0)
+        assert (budget.spent, budget.board_seconds) == (1, 40.0)
 
     def test_after_kill_9_the_round_goes_on_at_once_with_its_slots(
         self, store: Store, url: str
