@@ -75,6 +75,9 @@ class BoardTrials:
         except Exception as error:
             assert self._session is not None, "only a session raises what is no BoardError"
             outcome = _failed(job, *self._fault(self._session, error))
+            if isinstance(error, _ReferenceFailed) and isinstance(outcome, VerificationResult):
+                # It says nothing about the candidate.
+                outcome = replace(outcome, error=None)
             outcome = self._with_board(outcome, self._session, job, began)
             self._drop_session()
             return outcome

@@ -75,8 +75,8 @@ class BuildPool:
         if workers < 1:
             raise ValueError(f"a pool needs at least one build process, not {workers}")
         self._time_limit = time_limit
-        self._folder = folder.absolute()
-        self._folder.mkdir(parents=True, exist_ok=True)
+        self.folder = folder.absolute()
+        self.folder.mkdir(parents=True, exist_ok=True)
         self._prefix = uuid.uuid4().hex[:8]
         self._built = 0
         self._lock = threading.Lock()
@@ -85,7 +85,7 @@ class BuildPool:
         self._failed_starts = 0
         self._broken: str | None = None
         self._woken, self._wake = Pipe(duplex=False)
-        self._builders = [_Builder(self._folder) for _ in range(workers)]
+        self._builders = [_Builder(self.folder) for _ in range(workers)]
         self._dispatcher = threading.Thread(
             target=self._dispatch, name="build-dispatcher", daemon=True
         )
@@ -97,7 +97,7 @@ class BuildPool:
         with self._lock:
             if self._closing:
                 raise TunebookError("the build pool is closed; open another one")
-            path = self._folder / f"{self._prefix}-{self._built}.so"
+            path = self.folder / f"{self._prefix}-{self._built}.so"
             self._built += 1
             self._waiting.append(_Task(BuildJob(request, path), future))
         self._wake_dispatcher()
@@ -239,7 +239,7 @@ class BuildPool:
         builder.child.close()
         self._builders.remove(builder)
         if self._broken is None and not self._closing:
-            self._builders.append(_Builder(self._folder))
+            self._builders.append(_Builder(self.folder))
 
     def _wake_dispatcher(self) -> None:
         with suppress(OSError):

@@ -128,7 +128,10 @@ class ChildProcess:
         if self._process.returncode is not None:
             return True
         flags = os.WEXITED | os.WNOHANG | os.WNOWAIT
-        return os.waitid(os.P_PID, self.pid, flags) is not None
+        try:
+            return os.waitid(os.P_PID, self.pid, flags) is not None
+        except ChildProcessError:  # another part of this program waits for every child
+            return True
 
     def _said(self) -> str:
         size = os.fstat(self._stderr.fileno()).st_size

@@ -159,29 +159,38 @@ class Measurer:
 
     def _ask(self, job: MeasuringJob, kind: type[OutcomeT]) -> OutcomeT | _Lost:
         with self._lock:
-            began = time.monotonic()
-            board = ""
-            deadline = began + self._settings.board_timeout + _CONNECT_SECONDS
             try:
-                child = self._running_child()
-                child.forget_output()
-                child.send(job)
-                while True:
-                    message = child.receive(max(0.0, deadline - time.monotonic()))
-                    if isinstance(message, TrialStarted):
-                        board = message.board
-                        deadline = time.monotonic() + message.seconds_left + _GRACE_SECONDS
-                    elif isinstance(message, NoBoard):
-                        raise BoardError(message.text)
-                    elif isinstance(message, kind):
-                        return message
-            except ChildTimeoutError:
-                text = f"the board {board} did not answer in time and was given up"
-            except ChildDiedError as died:
-                text = f"the process that measures died: {died}"
+                return self._ask_once(job, kind)
+            except ChildDiedError:  # between two trials, or before a board had this one
+                return self._ask_once(job, kind)
+
+    def _ask_once(self, job: MeasuringJob, kind: type[OutcomeT]) -> OutcomeT | _Lost:
+        began = time.monotonic()
+        board: str | None = None
+        deadline = began + self._settings.board_timeout + _CONNECT_SECONDS
+        try:
+            child = self._running_child()
+            child.forget_output()
+            child.send(job)
+            while True:
+                message = child.receive(max(0.0, deadline - time.monotonic()))
+                if isinstance(message, TrialStarted):
+                    board = message.board
+                    deadline = time.monotonic() + message.seconds_left + _GRACE_SECONDS
+                elif isinstance(message, NoBoard):
+                    raise BoardError(message.text)
+                elif isinstance(message, kind):
+                    return message
+        except ChildTimeoutError as error:
             self._drop_child()
-        if not board:
-            raise BoardError(f"{text}; {self._hint()}")
+            if board is None:
+                raise BoardError(f"no board answers: {error}; {self._hint()}") from error
+            text = f"the board {board} did not answer in time and was given up"
+        except ChildDiedError as error:
+            self._drop_child()
+            if board is None:
+                raise
+            text = f"the process that measures died: {error}"
         return _Lost(text, board, time.monotonic() - began)
 
     def _running_child(self) -> ChildProcess:

@@ -76,8 +76,9 @@ class BoardAddress:
 class VerificationResult:
     """Whether a candidate computes what the unscheduled program computes.
 
-    `text` says in one line what was compared and found. `error` is None when they agree,
-    `wrong-output` when they do not, and how the candidate failed when it did not finish.
+    `text` says in one line what was compared and found. `error` is `wrong-output` when they do not
+    agree, and how the candidate failed when it did not finish. It is None when they agree, and
+    when nothing was compared, since the unscheduled program itself failed.
     """
 
     agrees: bool

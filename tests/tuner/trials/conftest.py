@@ -1,0 +1,185 @@
+"""Boards, build processes, and kernels that do what none should."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+from tvm import rpc
+
+from tunebook.cache.records import Candidate
+from tunebook.tuner.build_pool import BuildPool
+from tunebook.tuner.llvm_targets import resolve_target
+from tunebook.tuner.measuring import Measurer
+from tunebook.tuner.program import Program
+from tunebook.tuner.trials import BoardAddress, BuildRequest, BuiltLibrary
+from tunebook.workers.emulated_board import emulated_board
+from tunebook.workers.emulated_sysroot import QEMU
+from tunebook.workers.local_board import local_board
+from tunebook.workers.tracker import RegisteredBoard, TrackerAddress, query_tracker
+
+# These tests share modules of their own, which importlib mode does not look for.
+sys.path.insert(0, str(Path(__file__).parent))
+
+from trial_samples import candidates_of, matmul
+
+CORES = 2
+
+# TVM's calling convention: 16 bytes an argument, of which the last 8 are a DLTensor's address;
+# a DLTensor begins with the address of its data.
+C_KERNEL = """
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+struct argument { int32_t type; int32_t padding; void** tensor; };
+/* Filled in by TVM when it loads the library, as it does for the libraries that it compiles. */
+int (*__TVMBackendParallelLaunch)(int (*)(int, int**, void*), void*, int);
+static int task(int number, int** group, void* count) {
+  *(int*)count = (int)(intptr_t)group[1];
+  return 0;
+}
+int __tvm_ffi_main(void* self, struct argument* arguments, int count, void* result) {
+  float* read = *arguments[0].tensor;
+  float* written = *arguments[count - 1].tensor;
+  {body};
+  return 0;
+}
+"""
+
+
+@pytest.fixture(scope="session")
+def host() -> str:
+    return str(resolve_target("host", num_cores=CORES))
+
+
+@pytest.fixture(scope="session")
+def matmul_program() -> Program:
+    return matmul()
+
+
+@pytest.fixture(scope="session")
+def matmul_candidates(matmul_program: Program, host: str) -> list[Candidate]:
+    return candidates_of(matmul_program, host)
+
+
+@pytest.fixture(scope="module")
+def pool(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BuildPool]:
+    with BuildPool(1, 60, tmp_path_factory.mktemp("libraries")) as pool:
+        yield pool
+
+
+@pytest.fixture(scope="module")
+def build(pool: BuildPool, host: str) -> Callable[..., BuiltLibrary]:
+    """Builds a program, unscheduled or by a candidate, for this machine or another."""
+
+    def make(
+        program: Program, candidate: Candidate | None = None, target: str = host
+    ) -> BuiltLibrary:
+        trace = candidate.trace if candidate else None
+        built = pool.submit(BuildRequest(program.tir, target, trace)).result()
+        assert isinstance(built, BuiltLibrary), built
+        return built
+
+    return make
+
+
+@pytest.fixture
+def kernel(tmp_path: Path) -> Callable[..., BuiltLibrary]:
+    """A library whose entry point runs a body of C, with `read` and `written` as its buffers."""
+
+    def make(body: str, compiler: str = "cc") -> BuiltLibrary:
+        if shutil.which(compiler) is None:
+            pytest.skip(f"no {compiler} here")
+        name = f"kernel-{len(list(tmp_path.glob('*.so')))}"
+        source, library = tmp_path / f"{name}.c", tmp_path / f"{name}.so"
+        source.write_text(C_KERNEL.replace("{body}", body))
+        subprocess.run([compiler, "-O1", "-shared", "-fPIC", "-o", library, source], check=True)
+        return BuiltLibrary(library, name, None, 0, 0.0)
+
+    return make
+
+
+@dataclass(frozen=True)
+class BoardInUse:
+    """A board, and the process behind it."""
+
+    address: BoardAddress
+
+    def registered(self) -> RegisteredBoard:
+        tracker = TrackerAddress(self.address.tracker_host, self.address.tracker_port)
+        (found,) = query_tracker(tracker).boards_of(self.address.board_class)
+        return found
+
+
+@pytest.fixture(scope="module")
+def board() -> Iterator[BoardInUse]:
+    with local_board(CORES) as address:
+        yield BoardInUse(address)
+
+
+@pytest.fixture(scope="module")
+def arm_board() -> Iterator[BoardAddress]:
+    """An emulated AArch64 board that has every extension."""
+    yield from _emulated("max")
+
+
+@pytest.fixture(scope="module")
+def a72_board() -> Iterator[BoardAddress]:
+    """An emulated AArch64 board without dot products."""
+    yield from _emulated("cortex-a72")
+
+
+def _emulated(cpu: str) -> Iterator[BoardAddress]:
+    if shutil.which(QEMU) is None:
+        pytest.skip(f"no {QEMU}: apt-get install qemu-user-static")
+    with emulated_board(cpu=cpu) as address:
+        yield address
+
+
+@pytest.fixture
+def arm_session(arm_board: BoardAddress) -> Iterator[Any]:
+    """A plain RPC session on the emulated board."""
+    tracker = rpc.connect_tracker(arm_board.tracker_host, arm_board.tracker_port)
+    session = tracker.request(arm_board.board_class, session_timeout=120)
+    yield session
+    session.get_function("CloseRPCConnection")()
+
+
+@pytest.fixture
+def measurer(board: BoardInUse) -> Iterator[Measurer]:
+    with Measurer(board.address, num_cores=CORES, board_timeout=60, run_timeout=0.5) as measurer:
+        yield measurer
+
+
+@pytest.fixture(scope="session")
+def eventually() -> Callable[..., None]:
+    """Polls until a condition holds; its failure means never, not slow."""
+
+    def wait(holds: Callable[[], bool], what: str, seconds: float = 60) -> None:
+        deadline = time.monotonic() + seconds
+        while not holds():
+            assert time.monotonic() < deadline, f"never came true: {what}"
+            time.sleep(0.02)
+
+    return wait
+
+
+@pytest.fixture(scope="session")
+def is_gone() -> Callable[[int], bool]:
+    """Whether no process of that number runs; one that only waits to be reaped is gone."""
+
+    def check(pid: int) -> bool:
+        try:
+            return bool(psutil.Process(pid).status() == psutil.STATUS_ZOMBIE)
+        except psutil.NoSuchProcess:
+            return True
+
+    return check

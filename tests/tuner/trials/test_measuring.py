@@ -1,0 +1,333 @@
+"""Kernels are measured on a board, and whatever goes wrong there costs the one trial."""
+
+from __future__ import annotations
+
+import os
+import platform
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+from trial_samples import elementwise, matmul
+from tvm import te
+
+from tunebook.cache.errors import BoardError
+from tunebook.cache.records import ErrorClass
+from tunebook.tuner.measuring import Measurer
+from tunebook.tuner.peak import measure_peak
+from tunebook.tuner.program import Program
+from tunebook.tuner.trials import BoardAddress, BuiltLibrary
+
+CORES = 2
+FOREVER = 'for (;;) __asm__ volatile("")'
+UNDEFINED = "ud2" if platform.machine() == "x86_64" else "udf #0"
+CRASHES = [
+    pytest.param("*(volatile int*)0 = 1", "SIGSEGV", id="writes to nowhere"),
+    pytest.param("abort()", "SIGABRT", id="aborts"),
+    pytest.param(
+        f'__asm__ volatile("{UNDEFINED}")', "SIGILL", id="an instruction the board has not"
+    ),
+    pytest.param("exit(3)", "exit code 3", id="leaves"),
+]
+
+
+@pytest.fixture(scope="module")
+def program() -> Program:
+    return elementwise(lambda x: x + 1.0)
+
+
+@pytest.fixture
+def normal(build: Callable[..., BuiltLibrary], program: Program) -> BuiltLibrary:
+    return build(program)
+
+
+class TestATrial:
+    def test_gives_the_time_of_each_repeat(self, measurer, build, matmul_program) -> None:
+        measured = measurer.measure(build(matmul_program), matmul_program)
+        assert measured.error is None, measured.error_text
+        assert len(measured.run_seconds) >= 3
+        assert all(1e-6 < seconds < 1 for seconds in measured.run_seconds)
+
+    def test_says_which_board_had_it_and_in_which_state(
+        self, measurer, board, normal, program
+    ) -> None:
+        measured = measurer.measure(normal, program)
+        assert measured.board == board.registered().name
+        assert measured.board_class == board.address.board_class
+        assert not measured.emulated
+        assert "load" in measured.board_state
+
+    def test_says_what_it_cost_the_board(self, measurer, normal, program) -> None:
+        measured = measurer.measure(normal, program)
+        assert measured.board_seconds > sum(measured.run_seconds)
+
+    def test_of_an_emulated_board_is_marked_so(self, board, normal, program) -> None:
+        address = replace(board.address, emulated=True)
+        with Measurer(address, num_cores=CORES) as measurer:
+            assert measurer.measure(normal, program).emulated
+
+    def test_of_a_scheduled_program_is_measured_like_any_other(
+        self, measurer, build, matmul_program, matmul_candidates
+    ) -> None:
+        library = build(matmul_program, matmul_candidates[0])
+        assert measurer.measure(library, matmul_program).seconds is not None
+
+    def test_lets_a_kernel_have_the_threads_it_was_told(self, board, kernel, program) -> None:
+        counts = kernel("int n; __TVMBackendParallelLaunch(task, &n, 0); *written = n; (void)read")
+        one = kernel("*written = 1")
+        with Measurer(board.address, num_cores=1) as measurer:
+            first = measurer.verify(counts, one, _scalar())
+        with Measurer(board.address, num_cores=CORES) as measurer:
+            second = measurer.verify(counts, one, _scalar())
+        assert first.agrees, first.text
+        assert second.agrees == (len(os.sched_getaffinity(0)) == 1), second.text
+
+    def test_of_two_programs_in_turn_gets_each_its_own_inputs(
+        self, measurer, build, normal, program, matmul_program
+    ) -> None:
+        product = build(matmul_program)
+        for _ in range(2):
+            assert measurer.measure(normal, program).error is None
+            assert measurer.measure(product, matmul_program).error is None
+
+
+class TestAFault:
+    @pytest.mark.parametrize(("body", "said"), CRASHES)
+    def test_of_a_crashing_kernel_is_run(
+        self, measurer, kernel, normal, program, body, said
+    ) -> None:
+        measured = measurer.measure(kernel(body), program)
+        assert measured.error is ErrorClass.RUN
+        assert said in measured.error_text
+        assert measured.board_seconds > 0
+        assert measurer.measure(normal, program).error is None
+
+    def test_of_a_kernel_that_refuses_its_arguments_is_run(
+        self, measurer, build, normal, program
+    ) -> None:
+        measured = measurer.measure(build(matmul()), program)
+        assert measured.error is ErrorClass.RUN
+        assert measured.error_text and "\n" not in measured.error_text
+        assert measurer.measure(normal, program).error is None
+
+    def test_of_a_kernel_without_end_is_run_timeout(
+        self, measurer, kernel, normal, program
+    ) -> None:
+        measured = measurer.measure(kernel(FOREVER), program)
+        assert measured.error is ErrorClass.RUN_TIMEOUT
+        assert measured.board_seconds >= 0.5
+        assert measurer.measure(normal, program).error is None
+
+    def test_of_a_board_that_is_killed_is_board_lost(
+        self, measurer, board, endless, normal, program
+    ) -> None:
+        with endless.once_it_runs(_signal_agent(board, signal.SIGKILL)):
+            measured = measurer.measure(endless.library, program)
+        assert measured.error is ErrorClass.BOARD_LOST
+        assert measured.board
+        assert measurer.measure(normal, program).error is None
+
+    @pytest.mark.slow
+    def test_of_a_board_that_freezes_is_board_lost_and_never_a_hang(
+        self, measurer, board, endless, normal, program
+    ) -> None:
+        with endless.once_it_runs(_signal_agent(board, signal.SIGSTOP)):
+            measured = measurer.measure(endless.library, program)
+        assert measured.error is ErrorClass.BOARD_LOST
+        assert measurer.measure(normal, program).error is None
+
+    def test_of_the_measuring_process_between_two_trials_costs_nothing(
+        self, measurer, normal, program
+    ) -> None:
+        measurer.measure(normal, program)
+        (process,) = _measuring_processes()
+        process.kill()
+        assert measurer.measure(normal, program).error is None
+
+    def test_of_the_measuring_process_in_a_trial_costs_that_one(
+        self, measurer, board, endless, normal, program
+    ) -> None:
+        with endless.once_it_runs(lambda: _measuring_processes()[0].kill()):
+            measured = measurer.measure(endless.library, program)
+        assert measured.error is ErrorClass.BOARD_LOST
+        assert "SIGKILL" in measured.error_text
+        assert measurer.measure(normal, program).error is None
+
+    def test_of_a_kernel_that_does_nothing_is_implausible(
+        self, measurer, pool, host, kernel, build, matmul_program, matmul_candidates
+    ) -> None:
+        measurer.peak = measure_peak(pool, measurer, host)
+        measured = measurer.measure(kernel(""), matmul_program)
+        assert measured.error is ErrorClass.IMPLAUSIBLE
+        assert "peak" in measured.error_text
+        assert measured.seconds is None
+        scheduled = build(matmul_program, matmul_candidates[0])
+        assert measurer.measure(scheduled, matmul_program).error is None
+
+
+class TestVerification:
+    @pytest.mark.parametrize("number", range(3))
+    def test_agrees_for_schedules_of_the_same_program(
+        self, measurer, build, matmul_program, matmul_candidates, number
+    ) -> None:
+        candidate = build(matmul_program, matmul_candidates[number])
+        verdict = measurer.verify(candidate, build(matmul_program), matmul_program)
+        assert verdict.agrees, verdict.text
+        assert verdict.error is None
+        assert "tolerance" in verdict.text
+
+    def test_finds_the_library_of_another_program(self, measurer, build, normal, program) -> None:
+        other = build(elementwise(lambda x: x - 1.0))
+        verdict = measurer.verify(other, normal, program)
+        assert not verdict.agrees
+        assert verdict.error is ErrorClass.WRONG_OUTPUT
+        assert "differs" in verdict.text
+
+    @pytest.mark.parametrize(
+        "body",
+        [
+            pytest.param("", id="nothing"),
+            pytest.param("for (int i = 0; i < 63; i++) written[i] = read[i] + 1", id="all but one"),
+        ],
+    )
+    def test_finds_what_was_never_written(self, measurer, kernel, normal, program, body) -> None:
+        # The reference ran first and left its result in memory of the same size.
+        verdict = measurer.verify(kernel(body), normal, program)
+        assert verdict.error is ErrorClass.WRONG_OUTPUT
+
+    def test_is_not_misled_by_a_kernel_that_wrote_over_its_inputs(
+        self, measurer, kernel, normal, program
+    ) -> None:
+        measurer.verify(kernel("for (int i = 0; i < 64; i++) read[i] = 7"), normal, program)
+        assert measurer.verify(normal, normal, program).agrees
+
+    def test_of_roots_of_negative_numbers_compares_numbers(self, measurer, build) -> None:
+        root = elementwise(lambda x: te.sqrt(x))
+        half = build(elementwise(lambda x: te.sqrt(x) + te.if_then_else(x > 0, 1.0, 0.0)))
+        verdict = measurer.verify(half, build(root), root)
+        assert verdict.error is ErrorClass.WRONG_OUTPUT
+
+    @pytest.mark.parametrize(("body", "said"), CRASHES[:1])
+    def test_of_a_crashing_kernel_tells_the_crash(
+        self, measurer, kernel, normal, program, body, said
+    ) -> None:
+        verdict = measurer.verify(kernel(body), normal, program)
+        assert verdict.error is ErrorClass.RUN
+        assert said in verdict.text
+        assert measurer.verify(normal, normal, program).agrees
+
+    def test_says_when_it_is_the_unscheduled_program_that_fails(
+        self, measurer, kernel, normal, program
+    ) -> None:
+        verdict = measurer.verify(normal, kernel("abort()"), program)
+        assert not verdict.agrees
+        assert verdict.error is None
+        assert "unscheduled" in verdict.text
+
+
+class TestWithoutABoard:
+    def test_none_registered_is_said_with_what_there_is(self, board, normal, program) -> None:
+        address = replace(board.address, board_class="rpi4")
+        text = _refusal(address, normal, program)
+        where = f"{address.tracker_host}:{address.tracker_port}"
+        assert "'rpi4'" in text and where in text
+        assert f"registered there: {board.address.board_class}" in text
+        assert "--boards" in text
+
+    def test_all_busy_is_said(self, board, measurer, normal, program) -> None:
+        measurer.measure(normal, program)  # and keeps the board
+        text = _refusal(board.address, normal, program)
+        assert "1 registered, all busy" in text
+        assert "--board-timeout" in text
+
+    def test_no_tracker_is_said(self, normal, program) -> None:
+        text = _refusal(BoardAddress("127.0.0.1", 1, "rpi4"), normal, program)
+        assert "127.0.0.1:1" in text
+        assert "--tracker" in text
+
+    def test_a_board_that_comes_in_time_is_used(self, board, measurer, normal, program) -> None:
+        measurer.measure(normal, program)
+        threading.Timer(1.0, measurer.close).start()
+        with Measurer(board.address, num_cores=CORES, board_timeout=60) as second:
+            assert second.measure(normal, program).error is None
+
+
+class TestClosing:
+    def test_leaves_no_process_and_gives_the_board_back(
+        self, board, normal, program, eventually
+    ) -> None:
+        with Measurer(board.address, num_cores=CORES) as measurer:
+            measurer.measure(normal, program)
+            eventually(lambda: board.registered().serving, "the board is held")
+        assert _measuring_processes() == []
+        eventually(lambda: not board.registered().serving, "the board was given back")
+
+    def test_twice_does_no_harm(self, board) -> None:
+        measurer = Measurer(board.address, num_cores=CORES)
+        measurer.close()
+        measurer.close()
+
+
+def _scalar() -> Program:
+    return elementwise(lambda x: x, size=1)
+
+
+def _refusal(address: BoardAddress, library: BuiltLibrary, program: Program) -> str:
+    with (
+        Measurer(address, num_cores=CORES, board_timeout=1) as measurer,
+        pytest.raises(BoardError) as raised,
+    ):
+        measurer.measure(library, program)
+    text = str(raised.value)
+    assert "\n" not in text
+    return text
+
+
+def _measuring_processes() -> list[psutil.Process]:
+    children = psutil.Process().children()
+    return [one for one in children if "tunebook.tuner.measure_process" in one.cmdline()]
+
+
+@pytest.fixture
+def endless(kernel: Callable[..., BuiltLibrary], tmp_path: Path) -> _Endless:
+    begun = tmp_path / "begun"
+    return _Endless(kernel(f'fclose(fopen("{begun}", "w")); {FOREVER}'), begun)
+
+
+@dataclass(frozen=True)
+class _Endless:
+    """A kernel without end, which leaves a file when it begins."""
+
+    library: BuiltLibrary
+    begun: Path
+
+    @contextmanager
+    def once_it_runs(self, action: Callable[[], None]) -> Iterator[None]:
+        """Does something as soon as the kernel, which the block starts, is running."""
+        done = threading.Event()
+
+        def wait_and_act() -> None:
+            while not done.wait(0.02):
+                if self.begun.exists():
+                    action()
+                    return
+
+        thread = threading.Thread(target=wait_and_act)
+        thread.start()
+        try:
+            yield
+        finally:
+            done.set()
+            thread.join()
+
+
+def _signal_agent(board: Any, number: int) -> Callable[[], None]:
+    agent = board.registered().pid
+    assert agent is not None
+    return lambda: os.kill(agent, number)

@@ -1,0 +1,93 @@
+"""A kernel is repeated until its times agree or the trial has cost enough.
+
+The kernels here are fakes with a script of times: no real one is as slow, or as steady, on demand.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterable, Sequence
+
+import pytest
+
+from tunebook.tuner.timing import spread, time_kernel
+
+
+class ScriptedKernel:
+    """Takes the given seconds a call, in turn; counts what it is asked for."""
+
+    def __init__(self, *seconds: float) -> None:
+        self._seconds: Iterable[float] = itertools.cycle(seconds)
+        self.asked: list[tuple[int, int]] = []
+
+    def __call__(self, number: int, repeat: int) -> Sequence[float]:
+        self.asked.append((number, repeat))
+        return list(itertools.islice(self._seconds, repeat))
+
+    @property
+    def runs(self) -> int:
+        return sum(1 + number * repeat for number, repeat in self.asked)
+
+    @property
+    def repeats(self) -> int:
+        return sum(repeat for _, repeat in self.asked)
+
+
+def test_a_steady_kernel_is_repeated_three_times() -> None:
+    kernel = ScriptedKernel(100e-6)
+    assert time_kernel(kernel) == (100e-6, 100e-6, 100e-6)
+
+
+def test_a_repeat_of_a_fast_kernel_is_the_mean_of_many_runs() -> None:
+    kernel = ScriptedKernel(100e-6)
+    time_kernel(kernel)
+    assert kernel.asked == [(1, 1), (50, 3)]
+
+
+def test_an_unsteady_kernel_is_repeated_more_often_but_not_for_ever() -> None:
+    kernel = ScriptedKernel(100e-6, 200e-6)
+    times = time_kernel(kernel)
+    assert 3 < len(times) <= 9
+
+
+def test_a_trial_of_a_fast_kernel_costs_less_than_a_tenth_of_a_second() -> None:
+    kernel = ScriptedKernel(100e-6, 200e-6)
+    time_kernel(kernel)
+    assert kernel.runs * 200e-6 < 0.1
+
+
+def test_a_slow_kernel_is_run_as_few_times_as_it_needs() -> None:
+    kernel = ScriptedKernel(0.4)
+    assert time_kernel(kernel) == (0.4,)
+    assert kernel.runs == 2
+
+
+@pytest.mark.parametrize("seconds", [0.01, 0.05, 0.1, 0.15, 0.3, 3.0])
+def test_no_kernel_is_timed_for_longer_than_half_a_second_if_two_runs_are_shorter(
+    seconds: float,
+) -> None:
+    kernel = ScriptedKernel(seconds)
+    time_kernel(kernel)
+    assert kernel.runs * seconds <= max(0.5, 2 * seconds)
+
+
+def test_a_kernel_much_slower_than_the_best_is_given_up_after_one_repeat() -> None:
+    kernel = ScriptedKernel(0.02)
+    assert time_kernel(kernel, best_seconds=0.003) == (0.02,)
+    assert kernel.asked == [(1, 1)]
+
+
+def test_a_kernel_not_much_slower_than_the_best_is_not() -> None:
+    assert len(time_kernel(ScriptedKernel(0.02), best_seconds=0.005)) == 3
+
+
+def test_a_clock_that_stands_still_ends_the_trial() -> None:
+    kernel = ScriptedKernel(0.0)
+    assert max(time_kernel(kernel)) == 0.0
+    assert kernel.runs < 100_000
+
+
+def test_the_spread_is_a_share_of_the_median() -> None:
+    assert spread([1.0, 1.1, 1.2]) == pytest.approx(0.2 / 1.1)
+    assert math.isinf(spread([0.0, 0.0]))
