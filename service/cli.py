@@ -18,7 +18,7 @@ from tunebook.service import (
     target_command,
     tune_command,
 )
-from tunebook.service.output import print_error, print_misses
+from tunebook.service.output import print_error, print_misses, stderr_copy
 
 app = typer.Typer(
     name="tunebook",
@@ -38,7 +38,11 @@ app.add_typer(database_command.app, name="db")
 
 def main() -> None:
     """Runs the command line and exits with its code (docs/operations.md lists them)."""
-    logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s")
+    logging.basicConfig(
+        level=logging.WARNING,
+        stream=stderr_copy(),
+        format="%(levelname)s %(name)s: %(message)s",
+    )
     sys.exit(run(sys.argv[1:]))
 
 

@@ -86,22 +86,22 @@ class _Demo:
             demo_model,
             one_attribute_more,
         )
-        from tunebook.workers.tuning import BoardRequest, BudgetRequest, tune
+        from tunebook.workers.tuning import BoardRequest, BudgetRequest, plan_tuning, tune
 
         path = demo_model()
         target = resolve_target("host")
 
+        plan = plan_tuning(
+            path,
+            target,
+            shapes=DEMO_SHAPES,
+            budget=BudgetRequest(trials=self._trials),
+            board=BoardRequest(),
+        )
+
         def run_tuning() -> TuneReport:
             with open_store(self._db) as store, ProgressView(quiet=self._quiet) as view:
-                return tune(
-                    path,
-                    target,
-                    store,
-                    shapes=DEMO_SHAPES,
-                    budget=BudgetRequest(trials=self._trials),
-                    board=BoardRequest(),
-                    listener=view.show,
-                )
+                return tune(plan, store, view.show)
 
         self._say(f"1. Tune {path.name} of the package magika for this machine: {target}")
         first = run_tuning()

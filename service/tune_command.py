@@ -62,23 +62,21 @@ def tune(
     # Only here: neither `tunebook db` nor `tunebook --help` should wait for TVM.
     from tunebook.tuner.llvm_targets import resolve_target
     from tunebook.tuner.shapes import parse_shape_options
-    from tunebook.workers.tuning import BoardRequest, BudgetRequest
+    from tunebook.workers.tuning import BoardRequest, BudgetRequest, plan_tuning
     from tunebook.workers.tuning import tune as run_tuning
 
     if trials is None and more is None:
         trials = _DEFAULT_TRIALS
-    resolved = resolve_target(target)
+    plan = plan_tuning(
+        model,
+        resolve_target(target),
+        shapes=parse_shape_options(shape or []),
+        budget=BudgetRequest(trials, more, seconds),
+        board=BoardRequest(boards, tracker, timeout),
+        seed=seed,
+    )
     with open_store(db) as store, ProgressView(quiet=as_json) as view:
-        report = run_tuning(
-            model,
-            resolved,
-            store,
-            shapes=parse_shape_options(shape or []),
-            budget=BudgetRequest(trials, more, seconds),
-            board=BoardRequest(boards, tracker, timeout),
-            listener=view.show,
-            seed=seed,
-        )
+        report = run_tuning(plan, store, view.show)
     if as_json:
         print_json(tune_document(report))
     else:

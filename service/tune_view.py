@@ -13,7 +13,7 @@ from rich.table import Table
 
 from tunebook.cache.store import TaskState
 from tunebook.service.durations import show_duration
-from tunebook.service.output import print_table, print_text, show_seconds
+from tunebook.service.output import print_table, print_text, show_seconds, stderr_copy
 
 if TYPE_CHECKING:
     from tunebook.workers.progress import Progress as RunProgress
@@ -58,7 +58,7 @@ class ProgressView:
             BarColumn(),
             MofNCompleteColumn(),
             TextColumn("{task.description}"),
-            console=Console(stderr=True),
+            console=Console(file=stderr_copy()),
             disable=quiet,
             transient=True,
         )
@@ -73,7 +73,8 @@ class ProgressView:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._bar.stop()
+        if self._bar.live.is_started:
+            self._bar.stop()
 
     def show(self, progress: RunProgress) -> None:
         """Moves the bar, which appears with the first news."""

@@ -106,17 +106,17 @@ class TaskSearch:
         # A model that has learnt nothing ranks by chance, so there is nothing to evolve towards.
         generations = _GENERATIONS if self._model.trained else 0
         context = self._context(population, generations)
-        if self._spaces is None:
-            with silent_native_stderr():
-                self._spaces = list(context.generate_design_space())
         workload = ms.database.Workload(self._mod)
         best = [record for record in measured if _trusted(record)]
         database = _MeasuredTraces(
             workload, self._target, best[: int(population * _MEASURED_SHARE)]
         )
-        context.pre_tuning(wanted, wanted, self._spaces, database, self._model.tvm_model)
-        found = context.generate_measure_candidates()
-        context.post_tuning()
+        with silent_native_stderr():
+            if self._spaces is None:
+                self._spaces = list(context.generate_design_space())
+            context.pre_tuning(wanted, wanted, self._spaces, database, self._model.tvm_model)
+            found = context.generate_measure_candidates()
+            context.post_tuning()
         return [] if found is None else [candidate.sch for candidate in found]
 
     def _context(self, population: int, generations: int) -> Any:

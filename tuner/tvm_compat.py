@@ -44,6 +44,8 @@ _PINS = (
 _CPU_INTRINSICS = ("dot_product_common", "x86", "arm_cpu")
 _INTRINSICS_PACKAGE = "tvm.s_tir.tensor_intrin"
 _load_lock = threading.Lock()
+# Two threads that took turns would restore what the other had put there.
+_stderr_lock = threading.RLock()
 
 
 def check_versions(*, required: bool = True) -> None:
@@ -136,20 +138,23 @@ def _compiled(path: Path) -> CodeType:
 
 @contextlib.contextmanager
 def silent_native_stderr() -> Iterator[None]:
-    """Drops what native code writes to stderr meanwhile.
+    """Drops what this process writes to stderr meanwhile, since native code can be silenced no
+    other way; whoever shows progress or logs does so on a copy of stderr made before.
 
-    LLVM prints `'+x' is not a recognized feature` where TVM offers no question to ask instead.
-    Can go when TVM lists the features of a triple (0.27 lists only those that are switched on).
+    A search prints every trace that does not fit, and LLVM prints `'+x' is not a recognized
+    feature` where TVM offers no question to ask instead. Can go when TVM lists the features of a
+    triple (0.27 lists only those that are switched on) and logs through Python.
     """
-    sys.stderr.flush()
-    saved = os.dup(2)
-    try:
-        with Path(os.devnull).open("wb") as nowhere:
-            os.dup2(nowhere.fileno(), 2)
-        yield
-    finally:
-        os.dup2(saved, 2)
-        os.close(saved)
+    with _stderr_lock:
+        sys.stderr.flush()
+        saved = os.dup(2)
+        try:
+            with Path(os.devnull).open("wb") as nowhere:
+                os.dup2(nowhere.fileno(), 2)
+            yield
+        finally:
+            os.dup2(saved, 2)
+            os.close(saved)
 
 
 def keep_narrow_matmuls(module: Any) -> Any:

@@ -86,13 +86,12 @@ class RoundRunner:
             if verdict.agrees:
                 self._store.mark_verified(record.id)
                 return
-            error = verdict.error or ErrorClass.WRONG_OUTPUT
-            if error is ErrorClass.BOARD_LOST:
-                # Says nothing about the schedule: it stays unverified, for the next run to verify.
+            if verdict.error in (None, ErrorClass.BOARD_LOST):
+                # Says nothing about the schedule: it stays unverified, for another run to verify.
                 _log.warning("%s: record %d: not verified: %s", key, record.id, verdict.text)
                 return
-            _log.warning("%s: record %d: %s: %s", key, record.id, error.value, verdict.text)
-            self._store.mark_failed(record.id, error, verdict.text)
+            _log.warning("%s: record %d: %s: %s", key, record.id, verdict.error.value, verdict.text)
+            self._store.mark_failed(record.id, verdict.error, verdict.text)
 
     def _slots(self, claimed: ClaimedRound) -> tuple[Slot, ...]:
         missing = claimed.size - len(claimed.slots)

@@ -13,9 +13,7 @@ from tunebook.cache.targets import Target
 from tunebook.tuner.frontend import read_model
 from tunebook.tuner.prepare import prepare
 from tunebook.tuner.split import split_model
-from tunebook.workers.boards import boards_for
-from tunebook.workers.emulated_board import EMULATED_CLASS
-from tunebook.workers.local_board import LOCAL_BOARD_CLASS
+from tunebook.workers.boards import BoardPlan, plan_boards
 from tunebook.workers.progress import ProgressListener
 from tunebook.workers.search_worker import RunSummary, SearchWorker, WorkerSettings
 
@@ -42,6 +40,17 @@ class BoardRequest:
 
 
 @dataclass(frozen=True)
+class TuningPlan:
+    """A model, split, with the boards and the budget to tune it: nothing has been stored yet."""
+
+    model: Model
+    target: Target
+    boards: BoardPlan
+    budget: BudgetRequest
+    settings: WorkerSettings
+
+
+@dataclass(frozen=True)
 class TuneReport:
     """What a tuning run did, and where the model's tasks stand now."""
 
@@ -51,50 +60,49 @@ class TuneReport:
     tasks: tuple[TaskState, ...]
 
 
-def tune(
+def plan_tuning(
     path: Path,
     target: Target,
-    store: Store,
     *,
     shapes: Mapping[str, tuple[int, ...]],
     budget: BudgetRequest,
     board: BoardRequest,
-    listener: ProgressListener,
     seed: int = 0,
-) -> TuneReport:
-    """Tunes the model file at `path` for `target` and stores every trial.
+) -> TuningPlan:
+    """Reads and splits the model file at `path`, and checks that all of it can be tuned.
 
-    Raises ModelError, BudgetError (fewer trials than tasks), BoardError and DatabaseError.
+    Raises ModelError, UsageError, BudgetError (fewer trials than tasks) and BoardError.
     """
+    boards = plan_boards(target, board.boards, board.tracker)
     model = split_model(prepare(read_model(path, shapes, trust_pickles=True), target))
-    _check_budget(model, budget)
-    model_id = store.save_model(model)
-    settings = WorkerSettings.for_this_machine(board_timeout=board.timeout, seed=seed)
-    job_id = store.submit_job(
-        model_id,
-        board.boards or LOCAL_BOARD_CLASS,
-        trials=budget.trials,
-        more=budget.more,
-        emulated=board.boards == EMULATED_CLASS and board.tracker is None,
-    )
-    if _nothing_left(store, job_id):
-        run = RunSummary(0, 0.0, "budget")
-    else:
-        with boards_for(target, board.boards, board.tracker) as address:
-            worker = SearchWorker(store, target, address, settings, listener)
-            run = worker.run(job_id, budget.seconds)
-    if run.ended in ("budget", "exhausted"):
-        store.finish_job(job_id, "done", run.ended)
-    return TuneReport(model, run, store.budget(job_id), tuple(store.task_states(job_id)))
-
-
-def _check_budget(model: Model, budget: BudgetRequest) -> None:
     tasks = len(model.tasks)
     if budget.trials is not None and budget.trials < tasks:
         raise BudgetError(
             f"--trials {budget.trials} is below one trial per task: this model has {tasks} tasks, "
             f"so give --trials {tasks} or more"
         )
+    settings = WorkerSettings.for_this_machine(board_timeout=board.timeout, seed=seed)
+    return TuningPlan(model, target, boards, budget, settings)
+
+
+def tune(plan: TuningPlan, store: Store, listener: ProgressListener) -> TuneReport:
+    """Tunes what was planned and stores every trial. Raises BoardError and DatabaseError."""
+    job_id = store.submit_job(
+        store.save_model(plan.model),
+        plan.boards.board_class,
+        trials=plan.budget.trials,
+        more=plan.budget.more,
+        emulated=plan.boards.emulated,
+    )
+    if _nothing_left(store, job_id):
+        run = RunSummary(0, 0.0, "budget")
+    else:
+        with plan.boards.open() as address:
+            worker = SearchWorker(store, plan.target, address, plan.settings, listener)
+            run = worker.run(job_id, plan.budget.seconds)
+    if run.ended in ("budget", "exhausted"):
+        store.finish_job(job_id, "done", run.ended)
+    return TuneReport(plan.model, run, store.budget(job_id), tuple(store.task_states(job_id)))
 
 
 def _nothing_left(store: Store, job_id: int) -> bool:

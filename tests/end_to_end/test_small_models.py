@@ -14,8 +14,7 @@ from tunebook.cache.store import Store
 from tunebook.tuner.compile_model import compile_model
 from tunebook.tuner.frontend import read_model
 from tunebook.tuner.llvm_targets import resolve_target
-from tunebook.workers.progress import Progress
-from tunebook.workers.tuning import BoardRequest, BudgetRequest, TuneReport, tune
+from tunebook.workers.tuning import BoardRequest, BudgetRequest, TuneReport, plan_tuning, tune
 
 pytestmark = pytest.mark.slow
 
@@ -26,18 +25,14 @@ _HALF_SHAPES = {"x": (1, 3, 8, 8)}
 def _tune(
     path: Path, store: Store, trials: int, shapes: dict[str, tuple[int, ...]] | None = None
 ) -> TuneReport:
-    def ignore(progress: Progress) -> None:
-        pass
-
-    return tune(
+    plan = plan_tuning(
         path,
         resolve_target("host"),
-        store,
         shapes=shapes or {},
         budget=BudgetRequest(trials=trials),
         board=BoardRequest(),
-        listener=ignore,
     )
+    return tune(plan, store, lambda progress: None)
 
 
 @pytest.mark.parametrize(

