@@ -97,12 +97,14 @@ def test_code_for_another_processor_fails_on_the_board_and_is_never_served(
         Store.open(str(tmp_path / "tunebook.db")) as store,
         emulated_board(cpu="cortex-a72") as board,
     ):
-        _tune(model, target, store, board, 8)
+        _tune(model, target, store, board, 12)
         records = store.records(key)
         answer = store.lookup([key], accept_emulated=True)
         _assert_alive(board)
-    assert len(records) == 8
-    for record in records:
+    assert len(records) == 12
+    ran = [record for record in records if record.measurement.error is not ErrorClass.BUILD]
+    assert ran, "TVM could not build a single one of them"
+    for record in ran:
         kinds = [instruction[0] for instruction in json.loads(record.candidate.trace)[0]]
         assert "Tensorize" in kinds
         assert record.measurement.error is ErrorClass.RUN
