@@ -81,7 +81,8 @@ class MissFinder:
                     "board, or accept them by name"
                 ),
                 mending_command=(
-                    f"tunebook build MODEL --target {shlex.quote(key.target)} --accept-emulated"
+                    f"tunebook build MODEL --target {shlex.quote(key.target)} -o OUT "
+                    "--accept-emulated"
                 ),
             )
         if own.failures:

@@ -152,11 +152,11 @@ class Store:
         with self._database.writing() as session:
             stored_records.mark_failed(session, record_id, error, text)
 
-    def unverified_best(self, key: ScheduleKey) -> list[Record]:
+    def unverified_best(self, key: ScheduleKey, *, emulated: bool | None = None) -> list[Record]:
         """Successful, unverified records faster than what is served of their kind of board (real
-        or emulated), fastest first."""
+        or emulated), fastest first; of one kind only, where given."""
         with self._database.reading() as session:
-            return stored_records.unverified_best(session, key)
+            return stored_records.unverified_best(session, key, emulated)
 
     # --- jobs and budgets --------------------------------------------------------------------
     def submit_job(

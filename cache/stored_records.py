@@ -96,7 +96,7 @@ def training_records(
     return _read(session, statement.order_by(RecordRow.id.desc()).limit(limit))
 
 
-def unverified_best(session: Session, key: ScheduleKey) -> list[Record]:
+def unverified_best(session: Session, key: ScheduleKey, emulated: bool | None) -> list[Record]:
     ids = find_ids(session, key)
     if ids is None:
         return []
@@ -116,6 +116,8 @@ def unverified_best(session: Session, key: ScheduleKey) -> list[Record]:
         RecordRow.seconds.is_not(None),
         served.is_(None) | (RecordRow.seconds < served),
     )
+    if emulated is not None:
+        statement = statement.where(RecordRow.emulated == emulated)
     return _read(session, statement.order_by(RecordRow.seconds, RecordRow.id))
 
 

@@ -46,7 +46,6 @@ def now() -> datetime:
 
 class Base(DeclarativeBase):
     metadata = MetaData(naming_convention=NAMING)
-    type_annotation_map = {dict[str, Any]: JSON, list[float]: JSON}  # noqa: RUF012
 
 
 class TargetRow(Base):
@@ -109,8 +108,8 @@ class RecordRow(Base):
     board: Mapped[str] = mapped_column(Text, default="")
     board_class: Mapped[str] = mapped_column(Text, default="")
     board_seconds: Mapped[float] = mapped_column(Float, default=0.0)
-    board_state: Mapped[dict[str, Any]]
-    run_seconds: Mapped[list[float]]
+    board_state: Mapped[dict[str, Any]] = mapped_column(JSON)
+    run_seconds: Mapped[list[float]] = mapped_column(JSON)
     created_at: Mapped[datetime] = mapped_column(DateTime(timezone=True), default=now)
     feature_columns: Mapped[int] = mapped_column(Integer, default=0)
     trace: Mapped[str] = mapped_column(Text)
@@ -286,8 +285,8 @@ class RepeatRow(Base):
     error_text: Mapped[str] = mapped_column(Text, default="")
     board: Mapped[str] = mapped_column(Text, default="")
     board_seconds: Mapped[float] = mapped_column(Float, default=0.0)
-    board_state: Mapped[dict[str, Any]]
-    run_seconds: Mapped[list[float]]
+    board_state: Mapped[dict[str, Any]] = mapped_column(JSON)
+    run_seconds: Mapped[list[float]] = mapped_column(JSON)
     created_at: Mapped[datetime] = mapped_column(DateTime(timezone=True), default=now)
 
 

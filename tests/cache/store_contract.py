@@ -211,6 +211,13 @@ class RecordContract(StoreFixtures):
         waiting = [record.candidate.module_hash for record in store.unverified_best(key)]
         assert waiting == ["fastest", "fast"]
 
+    def test_records_of_one_kind_of_board_wait_apart_from_the_other(self, store: Store) -> None:
+        measure(store, conv(), {"a": success(1e-6, emulated=True)}, emulated=True)
+        measure(store, conv(), {"b": success(1e-3)})
+        key = conv().key.on(A76)
+        waiting = store.unverified_best(key, emulated=False)
+        assert [record.candidate.module_hash for record in waiting] == ["b"]
+
     def test_known_modules_are_those_with_a_record_on_the_target(self, store: Store) -> None:
         measure(store, conv(), {"a": success(1e-3), "b": failure()})
         measure(store, conv(), {"c": success(1e-3, emulated=True)}, emulated=True)
