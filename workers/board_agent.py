@@ -246,7 +246,6 @@ class BoardAgent:
         fork = multiprocessing.get_context("fork")
         session = fork.Process(target=self._session, args=(client, folder))
         session.start()
-        ended: str | None = "the board agent stopped"
         try:
             ended = self._watch(session, client)
         finally:

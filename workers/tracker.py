@@ -85,15 +85,15 @@ def query_tracker(address: TrackerAddress, timeout: float = ANSWER_SECONDS) -> T
                     f"what answers at {address} is no TVM RPC tracker; check --tracker HOST:PORT"
                 )
             rpc.sendjson(connection, [rpc.TrackerCode.SUMMARY])
-            code, summary = rpc.recvjson(connection)
-    except (OSError, ValueError, struct.error) as error:
+            code, answer = rpc.recvjson(connection)
+        if code != rpc.TrackerCode.SUCCESS:
+            raise BoardError(f"the tracker at {address} refused to say which boards it has")
+        return _summary(answer)
+    except (OSError, ValueError, TypeError, KeyError, struct.error) as error:
         raise BoardError(
             f"the tracker at {address} does not answer ({error}); check that it runs and that "
             "--tracker names it"
         ) from error
-    if code != rpc.TrackerCode.SUCCESS:
-        raise BoardError(f"the tracker at {address} refused to say which boards it has")
-    return _summary(summary)
 
 
 def _summary(answer: dict[str, Any]) -> TrackerSummary:
