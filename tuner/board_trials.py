@@ -226,7 +226,8 @@ def _classify(session: BoardSession, error: Exception) -> tuple[ErrorClass, str]
     time.sleep(_GONE_SECONDS)
     if not session.board_is_registered():
         return ErrorClass.BOARD_LOST, (
-            f"the board {session.board} left the tracker while it ran this: {text}"
+            f"the board {session.board} left the tracker while it ran this (TVM's own rpc_server "
+            f"does so when a kernel crashes, Tunebook's agent does not): {text}"
         )
     if session.seconds_left < _CLOCK_SECONDS:
         return ErrorClass.RUN_TIMEOUT, limit

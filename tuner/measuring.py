@@ -83,6 +83,7 @@ class Measurer:
         self._lock = threading.Lock()
         self._folder = tempfile.TemporaryDirectory(prefix="tunebook-measure-")
         self._child: ChildProcess | None = None
+        self._closed = False
 
     @property
     def num_cores(self) -> int:
@@ -121,7 +122,11 @@ class Measurer:
         return VerificationResult(False, outcome.text, ErrorClass.BOARD_LOST)
 
     def close(self) -> None:
-        """Gives the board back and ends the process. May be called twice."""
+        """Gives the board back and ends the process, and with it a trial. May be called twice."""
+        self._closed = True
+        child = self._child
+        if child is not None:
+            child.kill()  # a thread that waits for its answer holds the lock
         with self._lock:
             self._drop_child()
             self._folder.cleanup()
@@ -194,6 +199,8 @@ class Measurer:
         return _Lost(text, board, time.monotonic() - began)
 
     def _running_child(self) -> ChildProcess:
+        if self._closed:
+            raise TunebookError("the measuring is closed; open another Measurer")
         if self._child is None:
             self._child = ChildProcess(_MODULE, Path(self._folder.name))
             message = self._child.receive(_START_SECONDS)

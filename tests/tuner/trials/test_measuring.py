@@ -17,7 +17,7 @@ import pytest
 from trial_samples import elementwise, matmul
 from tvm import te
 
-from tunebook.cache.errors import BoardError
+from tunebook.cache.errors import BoardError, TunebookError
 from tunebook.cache.records import ErrorClass
 from tunebook.tuner.measuring import Measurer
 from tunebook.tuner.peak import measure_peak
@@ -267,6 +267,14 @@ class TestClosing:
             eventually(lambda: board.registered().serving, "the board is held")
         assert _measuring_processes() == []
         eventually(lambda: not board.registered().serving, "the board was given back")
+
+    def test_ends_the_trial_that_another_thread_waits_for(self, board, endless, program) -> None:
+        measurer = Measurer(board.address, num_cores=CORES, run_timeout=300)
+        with endless.once_it_runs(measurer.close):
+            measured = measurer.measure(endless.library, program)
+        assert measured.error is ErrorClass.BOARD_LOST
+        with pytest.raises(TunebookError, match="closed"):
+            measurer.measure(endless.library, program)
 
     def test_twice_does_no_harm(self, board) -> None:
         measurer = Measurer(board.address, num_cores=CORES)
