@@ -31,6 +31,7 @@ _NODES = frozenset(
         "tirx.IndexMap",
     }
 )
+_ENCODE = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False).encode
 _NAME = re.compile(r"\w{1,100}")
 _DTYPE = re.compile(r"u?int(8|16|32|64)|bool")
 
@@ -40,9 +41,14 @@ def check_index_map(text: str) -> str | None:
     if len(text) > _SIZE_LIMIT:
         return f"has {len(text)} characters, more than {_SIZE_LIMIT}"
     try:
-        graph = json.loads(text, object_pairs_hook=_unique)
+        graph = json.loads(text)
+        # Of a name that is given twice TVM's reader might take the other value than ours: what is
+        # written again the same has none, nor any other freedom of JSON's.
+        as_tvm_writes = _ENCODE(graph) == text
     except (ValueError, RecursionError):
         return "is no JSON"
+    if not as_tvm_writes:
+        return "is not written as TVM writes it"
     if not isinstance(graph, dict) or set(graph) - {"root_index", "nodes", "metadata"}:
         return "is no graph of nodes"
     nodes = graph.get("nodes")
@@ -59,14 +65,6 @@ def check_index_map(text: str) -> str | None:
     return None
 
 
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Of a name that is given twice another reader might take the other value."""
-    members = dict(pairs)
-    if len(members) != len(pairs):
-        raise ValueError("a name is given twice")
-    return members
-
-
 def _is_data(kind: str, data: Any, number: int) -> bool:
     """Whether a node holds what its kind does. Nodes refer to earlier ones only: no cycles."""
     if kind == "None":
@@ -79,12 +77,12 @@ def _is_data(kind: str, data: Any, number: int) -> bool:
         return isinstance(data, list) and all(_refers(item, number) for item in data)
     if not isinstance(data, dict):
         return False
-    return all(
-        bool(isinstance(value, str) and _DTYPE.fullmatch(value))
-        if kind == "ir.PrimType" and name == "dtype"
-        else _refers(value, number)
-        for name, value in data.items()
-    )
+    if kind == "ir.PrimType":
+        dtype = data.get("dtype")
+        if not isinstance(dtype, str) or not _DTYPE.fullmatch(dtype):
+            return False
+        data = {name: value for name, value in data.items() if name != "dtype"}
+    return all(_refers(value, number) for value in data.values())
 
 
 def _refers(value: Any, below: int) -> bool:

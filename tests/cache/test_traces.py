@@ -11,7 +11,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tunebook.cache.errors import UntrustedTraceError
-from tunebook.cache.traces import SIZE_LIMIT, check_trace
+from tunebook.cache.traces import (
+    INSTRUCTIONS,
+    SIZE_LIMIT,
+    _check_instruction,
+    check_trace,
+    passes_at_a_glance,
+)
 
 BLOCK = ["GetSBlock", [], ["matmul", "main"], ["b0"]]
 INDEX_MAP = [
@@ -39,7 +45,8 @@ def trace_of(*instructions: Any, decisions: Any = ()) -> str:
 
 
 def with_index_map(nodes: list[Any], **more: Any) -> str:
-    text = json.dumps({"root_index": len(nodes) - 1, "nodes": nodes, "metadata": {}, **more})
+    graph = {"root_index": len(nodes) - 1, "nodes": nodes, "metadata": {}, **more}
+    text = json.dumps(graph, separators=(",", ":"))
     return trace_of(["TransformLayout", ["b0", text], [0, 1, None, 1], []])
 
 
@@ -183,7 +190,7 @@ def test_an_index_map_that_is_malformed_or_refers_ahead_is_refused(node: Any) ->
 def test_an_index_map_that_gives_a_name_twice_is_refused() -> None:
     text = '{"root_index":0,"nodes":[{"type":"ir.Call","type":"None"}],"metadata":{}}'
     told = refusal(trace_of(["TransformLayout", ["b0", text], [0, 1, None, 1], []]))
-    assert "is no JSON" in told
+    assert "not written as TVM writes it" in told
 
 
 JSON = st.recursive(
@@ -209,3 +216,36 @@ def test_one_forbidden_annotation_anywhere_in_a_real_trace_is_found(
     key = chance.choice(["pragma_import_llvm", "pragma_import_c"])
     instructions.insert(place % (len(instructions) + 1), ["Annotate", ["b0", '"x"'], [key], []])
     assert key in refusal(json.dumps([instructions, decisions]))
+
+
+PARTS = st.lists(
+    st.sampled_from(
+        ["b0", "l1", "v2", "None", '"SSRSRS"', "main", "schedule_rule", "pragma_import_c", "x y"]
+    )
+    | st.none()
+    | st.integers()
+    | st.floats()
+    | st.lists(st.integers(), max_size=2)
+    | st.just({}),
+    max_size=2,
+)
+INSTRUCTION = st.tuples(
+    st.sampled_from([*sorted(INSTRUCTIONS), "Bind", "UnsafeSetDType"]) | st.none(),
+    PARTS,
+    PARTS,
+    PARTS,
+).map(list)
+
+
+@given(st.lists(INSTRUCTION | JSON, min_size=1, max_size=3))
+def test_what_passes_at_a_glance_passes_the_careful_check(instructions: list[Any]) -> None:
+    if passes_at_a_glance(instructions):
+        for number, instruction in enumerate(instructions):
+            _check_instruction(number, instruction)
+
+
+@pytest.mark.parametrize("name", sorted(real_traces()))
+def test_real_instructions_without_layouts_pass_at_a_glance(name: str) -> None:
+    instructions, _ = json.loads(real_traces()[name])
+    flat = [one for one in instructions if one[0] != "TransformLayout"]
+    assert passes_at_a_glance(flat)
