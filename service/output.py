@@ -13,6 +13,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from tunebook.cache.keys import ScheduleKey
 from tunebook.cache.misses import Difference, Miss
 
 
@@ -82,15 +83,29 @@ def print_misses(misses: Sequence[Miss]) -> None:
 
 
 def show_misses(misses: Sequence[Miss]) -> str:
-    """Every miss in words, and each mending command once."""
+    """Every miss with its nearest key and the difference, and each mending command once."""
     lines = []
     for miss in misses:
-        lines.append(f"  miss {miss.reason.value}: {miss.key}")
-        if miss.nearest is not None:
-            lines.append(f"    nearest: {miss.nearest}")
-        lines.append(f"    {miss.explanation}")
+        lines.append(f"  {miss.reason.value}: {miss.key.op} | {miss.key.buffers}")
+        lines.append(f"      wanted:  {_rest_of_key(miss.key)}")
+        if miss.nearest is None:
+            lines.append(f"      {miss.explanation}")
+            continue
+        lines.append(f"      nearest: {_nearest(miss.key, miss.nearest)}")
+        told = "; ".join(map(str, miss.differences)) or miss.explanation
+        lines.append(f"      differs: {told}")
     commands = dict.fromkeys(miss.mending_command for miss in misses)
     return "\n".join([*lines, *(f"  to mend: {command}" for command in commands)])
+
+
+def _rest_of_key(key: ScheduleKey) -> str:
+    return f"{key.target} | {key.compiler} | {key.workload_hash}"
+
+
+def _nearest(key: ScheduleKey, nearest: ScheduleKey) -> str:
+    """The nearest key; of the same program only what may differ."""
+    same = (nearest.op, nearest.buffers) == (key.op, key.buffers)
+    return _rest_of_key(nearest) if same else str(nearest)
 
 
 def show_seconds(seconds: float | None) -> str:

@@ -145,14 +145,14 @@ def tuned_latency(tasks: Sequence[TaskState]) -> float | None:
 def _summary(report: TuneReport) -> str:
     budget = f"{report.budget.spent} of {report.budget.limit} trials spent"
     untuned, tuned = untuned_latency(report.tasks), tuned_latency(report.tasks)
-    latency = f"sum of tasks: untuned {show_seconds(untuned)}, tuned {show_seconds(tuned)}"
+    latency = f"Sum of tasks: untuned {show_seconds(untuned)}, tuned {show_seconds(tuned)}"
     speed_up = _speed_up(untuned, tuned)
     latency += f", {speed_up} times as fast" if speed_up != "-" else ""
     if report.run.trials == 0:
         return f"Nothing was measured: {_why_ended(report)} ({budget}; --more N adds). {latency}."
     return (
         f"{report.run.trials} trials in {show_duration(report.run.seconds)}, ended since "
-        f"{_why_ended(report)} ({budget}). {latency[0].upper()}{latency[1:]}."
+        f"{_why_ended(report)} ({budget}). {latency}."
     )
 
 
