@@ -1,12 +1,13 @@
-"""One round: candidates proposed and stored, built, measured, stored again, the best verified."""
+"""Rounds: candidates proposed and stored, built, measured, stored again, the best verified."""
 
 from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, as_completed, wait
-from dataclasses import dataclass, replace
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
 
 from tunebook.cache.keys import ScheduleKey
 from tunebook.cache.records import Candidate, ErrorClass, Measurement, Record
@@ -20,18 +21,36 @@ from tunebook.workers.task_tools import TaskTools
 
 _log = logging.getLogger(__name__)
 
+_Build = Future[BuiltLibrary | BuildFailure]
+
+
+@dataclass
+class _Round:
+    """A claimed round while it runs: its lease, what was built (by module hash) and measured."""
+
+    claimed: ClaimedRound
+    lease: Lease
+    libraries: dict[str, BuiltLibrary] = field(default_factory=dict)
+    results: list[tuple[Candidate, Measurement]] = field(default_factory=list)
+
+    @property
+    def key(self) -> ScheduleKey:
+        return self.claimed.key
+
 
 @dataclass(frozen=True)
-class _Built:
+class _Trial:
+    """A slot whose candidate is being built."""
+
+    round: _Round
     slot: Slot
-    outcome: BuiltLibrary | BuildFailure
 
 
 class RoundRunner:
     """Runs claimed rounds on one board.
 
-    Where the board is this machine, every candidate of a round is built before the first is
-    measured, so that nothing of ours disturbs a measurement; elsewhere the two overlap.
+    Where the board is this machine, every candidate is built before the first is measured, so
+    that nothing of ours disturbs a measurement; elsewhere the two overlap.
     """
 
     def __init__(
@@ -53,26 +72,29 @@ class RoundRunner:
         self._on_trial = on_trial
         self._board_lock = threading.Lock()
 
-    def run(self, claimed: ClaimedRound) -> None:
-        """Measures what the round's slots leave open, and verifies the best.
+    def run(self, batch: Sequence[ClaimedRound]) -> None:
+        """Measures what the rounds' slots leave open, and verifies the best of each.
 
         Raises BoardError when no board can be had; what was measured is stored by then.
         """
-        with Lease(self._store, claimed) as lease:
-            slots = self._slots(claimed)
-            libraries = self._measure_slots(claimed, slots, lease)
-            if lease.lost:
-                _log.warning("round %d: lost to another worker", claimed.id)
-                return
-            self.verify_best(claimed.key, libraries)
-            self._store.finish_round(claimed.id, claimed.epoch)
+        with ExitStack() as leases:
+            rounds = [
+                _Round(claimed, leases.enter_context(Lease(self._store, claimed)))
+                for claimed in batch
+            ]
+            self._measure(self._start_builds(rounds))
+            for one in rounds:
+                if one.lease.lost:
+                    _log.warning("round %d: lost to another worker", one.claimed.id)
+                else:
+                    self._end(one)
 
-    def verify_best(self, key: ScheduleKey, libraries: dict[str, BuiltLibrary]) -> None:
+    def verify_best(self, key: ScheduleKey, libraries: Mapping[str, BuiltLibrary]) -> None:
         """Compares the fastest unverified records with the unscheduled program until one agrees.
 
         `libraries` holds, by module hash, what is built already.
         """
-        for record in self._store.unverified_best(key):
+        for record in self._store.unverified_best(key, emulated=self._board.emulated):
             library = libraries.get(record.candidate.module_hash) or self._build_again(record)
             if isinstance(library, BuildFailure):
                 self._store.mark_failed(record.id, library.error, library.text)
@@ -93,7 +115,16 @@ class RoundRunner:
             _log.warning("%s: record %d: %s: %s", key, record.id, verdict.error.value, verdict.text)
             self._store.mark_failed(record.id, verdict.error, verdict.text)
 
+    def _start_builds(self, rounds: Sequence[_Round]) -> dict[_Build, _Trial]:
+        builds: dict[_Build, _Trial] = {}
+        for one in rounds:
+            for slot in self._slots(one.claimed):
+                if slot.record_id is None:
+                    builds[self._build(one.key, slot.candidate)] = _Trial(one, slot)
+        return builds
+
     def _slots(self, claimed: ClaimedRound) -> tuple[Slot, ...]:
+        """What a predecessor stored, and new candidates for what is missing."""
         missing = claimed.size - len(claimed.slots)
         if missing <= 0:
             return claimed.slots
@@ -108,41 +139,35 @@ class RoundRunner:
         new = self._store.store_candidates(claimed.id, claimed.epoch, candidates)
         return (*claimed.slots, *new)
 
-    def _measure_slots(
-        self, claimed: ClaimedRound, slots: Iterable[Slot], lease: Lease
-    ) -> dict[str, BuiltLibrary]:
-        libraries: dict[str, BuiltLibrary] = {}
-        results: list[tuple[Candidate, Measurement]] = []
-        for built in self._build(claimed.key, [slot for slot in slots if slot.record_id is None]):
-            if lease.lost:
-                break
-            measurement = self._measure(claimed.key, built.outcome)
-            stored = self._store.store_result(
-                claimed.id, claimed.epoch, built.slot.number, measurement
-            )
-            if isinstance(built.outcome, BuiltLibrary):
-                libraries[built.slot.candidate.module_hash] = built.outcome
-            if not stored.repeated:
-                results.append((built.slot.candidate, measurement))
-                self._on_trial(claimed.key)
-        with self._clock.phase("search"):
-            self._tools.learn(claimed.key, results)
-        return libraries
+    def _build(self, key: ScheduleKey, candidate: Candidate) -> _Build:
+        tir = self._tools.program(key).tir
+        request = BuildRequest(tir, key.target, candidate.trace, candidate.module_hash)
+        return self._builds.submit(request)
 
-    def _build(self, key: ScheduleKey, slots: list[Slot]) -> Iterator[_Built]:
-        program = self._tools.program(key)
-        pending: dict[Future[BuiltLibrary | BuildFailure], Slot] = {}
-        for slot in slots:
-            candidate = slot.candidate
-            request = BuildRequest(program.tir, key.target, candidate.trace, candidate.module_hash)
-            pending[self._builds.submit(request)] = slot
+    def _measure(self, builds: dict[_Build, _Trial]) -> None:
+        for trial, outcome in self._built(builds):
+            one, slot = trial.round, trial.slot
+            if one.lease.lost:
+                continue
+            measurement = self._measure_one(one.key, outcome)
+            claimed = one.claimed
+            stored = self._store.store_result(claimed.id, claimed.epoch, slot.number, measurement)
+            if isinstance(outcome, BuiltLibrary):
+                one.libraries[slot.candidate.module_hash] = outcome
+            if not stored.repeated:
+                one.results.append((slot.candidate, measurement))
+                self._on_trial(one.key)
+
+    def _built(
+        self, builds: dict[_Build, _Trial]
+    ) -> Iterator[tuple[_Trial, BuiltLibrary | BuildFailure]]:
         if self._board.shares_host:
             with self._clock.phase("build"):
-                wait(pending)
-        for future in as_completed(pending):
-            yield _Built(pending[future], future.result())
+                wait(builds)
+        for future in as_completed(builds):
+            yield builds[future], future.result()
 
-    def _measure(self, key: ScheduleKey, outcome: BuiltLibrary | BuildFailure) -> Measurement:
+    def _measure_one(self, key: ScheduleKey, outcome: BuiltLibrary | BuildFailure) -> Measurement:
         if isinstance(outcome, BuildFailure):
             return Measurement(
                 error=outcome.error,
@@ -154,10 +179,13 @@ class RoundRunner:
             measured = self._measurer.measure(outcome, self._tools.program(key))
         return replace(measured, features=outcome.features, feature_columns=outcome.feature_columns)
 
+    def _end(self, one: _Round) -> None:
+        with self._clock.phase("search"):
+            self._tools.learn(one.key, one.results)
+        self.verify_best(one.key, one.libraries)
+        self._store.finish_round(one.claimed.id, one.claimed.epoch)
+        for library in one.libraries.values():
+            library.path.unlink(missing_ok=True)
+
     def _build_again(self, record: Record) -> BuiltLibrary | BuildFailure:
-        program = self._tools.program(record.key)
-        candidate = record.candidate
-        request = BuildRequest(
-            program.tir, record.key.target, candidate.trace, candidate.module_hash
-        )
-        return self._builds.submit(request).result()
+        return self._build(record.key, record.candidate).result()

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from tunebook.cache.errors import BoardError, TunebookError
 from tunebook.cache.keys import ScheduleKey
-from tunebook.cache.store import BoardPeak, Store
+from tunebook.cache.store import BoardPeak, ClaimedRound, Store
 from tunebook.cache.targets import Target
 from tunebook.tuner.allocation import RoundSizes, propose_rounds
 from tunebook.tuner.build_pool import BuildPool
@@ -36,10 +36,11 @@ _OVERLAPPING_ROUNDS = 2
 
 @dataclass(frozen=True)
 class WorkerSettings:
-    """How a worker works; times in seconds."""
+    """How a worker works; times in seconds, `batch` in trials that are built together."""
 
     seed: int = 0
     sizes: RoundSizes = field(default_factory=RoundSizes)
+    batch: int = 16
     processes: int = 2
     compile_timeout: float = 60.0
     run_timeout: float = 10.0
@@ -126,7 +127,10 @@ class SearchWorker:
         return RunSummary(spent, meter.elapsed, ended, clock.times)
 
     def _peak(self, builds: BuildPool, measurer: Measurer) -> BoardPeak | None:
-        """What the board class can do at most: measured once, then from the store."""
+        """What the board class can do at most: measured once, then from the store. None where
+        times say nothing."""
+        if self._board.emulated:
+            return None
         board_class, target = self._board.board_class, str(self._target)
         peak = self._store.board_peak(board_class, target)
         if peak is None:
@@ -175,15 +179,13 @@ class SearchWorker:
         return reasons[0]
 
     def _loop(self, job_id: int, runner: RoundRunner, meter: ProgressMeter) -> str:
-        name = f"{os.getpid()}"
         while not self._stop.is_set():
             if meter.out_of_time:
                 return "time"
-            self._plan(job_id)
-            claimed = self._store.claim_round(name, job_id)
-            if claimed is not None:
-                runner.run(claimed)
-                self._report(meter, job_id, claimed.key.op)
+            batch = self._claim_batch(job_id)
+            if batch:
+                runner.run(batch)
+                self._report(meter, job_id, batch[0].key.op)
                 continue
             budget = self._store.budget(job_id)
             if budget.spent >= budget.limit:
@@ -195,6 +197,18 @@ class SearchWorker:
                 return "exhausted"
             time.sleep(_IDLE_SECONDS)
         return "stopped"
+
+    def _claim_batch(self, job_id: int) -> list[ClaimedRound]:
+        """Rounds that together keep every build process busy: a task's first may be a single
+        trial."""
+        self._plan(job_id)
+        batch: list[ClaimedRound] = []
+        while sum(claimed.size for claimed in batch) < self._settings.batch:
+            claimed = self._store.claim_round(str(os.getpid()), job_id)
+            if claimed is None:
+                break
+            batch.append(claimed)
+        return batch
 
     def _plan(self, job_id: int) -> None:
         budget = self._store.budget(job_id)
