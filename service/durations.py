@@ -6,7 +6,7 @@ import re
 
 from tunebook.cache.errors import UsageError
 
-_FORM = re.compile(r"(\d+(?:\.\d+)?)\s*([smh]?)")
+_FORM = re.compile(r"(\d+(?:\.\d+)?)\s*([smh]?)", re.ASCII)
 _SECONDS = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0}
 
 

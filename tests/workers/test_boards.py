@@ -1,0 +1,82 @@
+"""Which boards a command uses."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from tunebook.cache.errors import BoardError, UsageError
+from tunebook.cache.targets import Target
+from tunebook.tuner.llvm_targets import resolve_target
+from tunebook.workers.boards import plan_boards
+
+ARM = "llvm -mtriple=aarch64-linux-gnu -mcpu=cortex-a76 -num-cores=1"
+
+
+@pytest.fixture(scope="module")
+def host() -> Target:
+    return resolve_target("host")
+
+
+@pytest.fixture(scope="module")
+def foreign() -> Target:
+    other = "aarch64" if os.uname().machine == "x86_64" else "x86_64"
+    return resolve_target(f"llvm -mtriple={other}-linux-gnu -num-cores=1")
+
+
+def test_without_a_name_this_machine_is_the_board(host: Target) -> None:
+    plan = plan_boards(host, None, None)
+    assert (plan.board_class, plan.emulated) == ("local", False)
+
+
+def test_a_tracker_and_a_class_are_taken_as_they_are(foreign: Target) -> None:
+    plan = plan_boards(foreign, "rpi4", "lab.example:9190")
+    with plan.open() as address:
+        assert (address.tracker_host, address.tracker_port) == ("lab.example", 9190)
+        assert address.board_class == plan.board_class == "rpi4"
+        assert not address.emulated
+
+
+@pytest.mark.parametrize(
+    ("tracker", "shares"),
+    [("127.0.0.1:9190", True), ("localhost:9190", True), ("192.0.2.1:1", False)],
+)
+def test_boards_behind_a_tracker_on_loopback_are_this_machine(
+    tracker: str, shares: bool, host: Target
+) -> None:
+    with plan_boards(host, "here", tracker).open() as address:
+        assert address.shares_host is shares
+
+
+def test_the_emulated_board_is_asked_for_by_name() -> None:
+    plan = plan_boards(resolve_target(ARM), "emulated-aarch64", None)
+    assert (plan.board_class, plan.emulated) == ("emulated-aarch64", True)
+
+
+@pytest.mark.parametrize(
+    ("boards", "tracker", "words"),
+    [
+        (None, "h:1", "--boards CLASS"),
+        ("rpi4", None, "--tracker HOST:PORT"),
+        ("rpi4", "h", "HOST:PORT, not 'h'"),
+        ("rpi4", ":1", "HOST:PORT"),
+        ("rpi4", "h:port", "HOST:PORT"),
+    ],
+)
+def test_options_that_do_not_fit_together_are_refused(
+    boards: str | None, tracker: str | None, words: str, host: Target
+) -> None:
+    with pytest.raises(UsageError, match=words):
+        plan_boards(host, boards, tracker)
+
+
+def test_another_architecture_needs_a_board_of_it(foreign: Target) -> None:
+    with pytest.raises(BoardError, match="--boards CLASS --tracker HOST:PORT"):
+        plan_boards(foreign, None, None)
+
+
+def test_the_emulated_board_runs_no_other_architecture() -> None:
+    target = resolve_target("llvm -mtriple=x86_64-linux-gnu -num-cores=1")
+    with pytest.raises(BoardError, match="AArch64"):
+        plan_boards(target, "emulated-aarch64", None)
