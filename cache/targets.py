@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 from tunebook.cache.errors import TargetError
@@ -48,7 +49,25 @@ DROPPED = frozenset(
 )
 _KNOWN = sorted({"mtriple", "mcpu", "mattr", "model", "num-cores", *CODE_OPTIONS, *DROPPED})
 
-_ARCHITECTURES = {"arm64": "aarch64", "amd64": "x86_64"}
+# The architectures that code is made and linked for, by each of their exact names in triples and
+# from `uname -m`; 32-bit Arm's names say which version of it.
+ARCHITECTURES: Mapping[str, str] = MappingProxyType(
+    {
+        "x86_64": "x86_64",
+        "amd64": "x86_64",
+        "aarch64": "aarch64",
+        "arm64": "aarch64",
+        "arm": "arm",
+        "armv7": "arm",
+        "armv7a": "arm",
+        "armv7l": "arm",
+        "armv8l": "arm",
+        "thumbv7": "arm",
+        "thumbv7a": "arm",
+    }
+)
+# Of these a name says nothing beyond the architecture.
+_ONE_NAME = ("x86_64", "aarch64")
 # Vendors that say nothing; `none` is Arm's own toolchains' word.
 _VENDORS = ("unknown", "pc", "none")
 
@@ -71,6 +90,11 @@ class Target:
 
     def __str__(self) -> str:
         return " ".join([self.kind, *(f"-{name}={value}" for name, value in self._attributes())])
+
+    @property
+    def architecture(self) -> str | None:
+        """One of `ARCHITECTURES`' values; None for one that nothing here links for."""
+        return ARCHITECTURES.get(self.mtriple.partition("-")[0])
 
     @classmethod
     def parse(cls, text: str) -> Target:
@@ -156,7 +180,8 @@ def _triple(text: str) -> str:
         raise TargetError(
             f"-mtriple={text} is no triple; it looks like aarch64-linux-gnu or x86_64-linux-gnu"
         )
-    parts[0] = _ARCHITECTURES.get(parts[0], parts[0])
+    if ARCHITECTURES.get(parts[0]) in _ONE_NAME:
+        parts[0] = ARCHITECTURES[parts[0]]
     # In three parts `none` is the system: aarch64-none-elf has no other.
     if len(parts) > 2 and parts[1] in (_VENDORS if len(parts) > 3 else _VENDORS[:2]):
         del parts[1]

@@ -12,12 +12,10 @@ from tvm.target import codegen
 
 from tunebook.cache.errors import TargetError
 from tunebook.cache.nearest_names import did_you_mean
-from tunebook.cache.targets import Target, canonical_target
+from tunebook.cache.targets import ARCHITECTURES, Target, canonical_target
 from tunebook.tuner.one_line import one_line
 from tunebook.tuner.tvm_compat import silent_native_stderr
 
-# LLVM crashes on a triple whose architecture it does not know.
-_ARCHITECTURES = ("aarch64", "arm", "thumb", "x86_64", "i386", "i486", "i586", "i686", "riscv64")
 HOST = "host"
 
 
@@ -30,7 +28,7 @@ def resolve_target(spelling: Any, *, num_cores: int | None = None) -> Target:
     if isinstance(spelling, str) and spelling.strip() == HOST:
         return host_target(num_cores=num_cores)
     target = canonical_target(spelling, num_cores=num_cores)
-    _require_architecture(target.mtriple)
+    _require_architecture(target)
     if target.mcpu:
         _require_cpu(target.mtriple, target.mcpu)
     for attribute in target.mattr:
@@ -77,8 +75,8 @@ def runs_here(target: Target | str) -> bool:
     """Whether this machine has the architecture that the target names."""
     if isinstance(target, str):
         target = canonical_target(target)
-    here = platform.machine().replace("arm64", "aarch64").replace("AMD64", "x86_64")
-    return target.mtriple.split("-")[0] == here
+    here = ARCHITECTURES.get(platform.machine().lower())
+    return here is not None and target.architecture == here
 
 
 def _option_value(name: str, text: str) -> Any:
@@ -90,12 +88,13 @@ def _option_value(name: str, text: str) -> Any:
     return int(text) if text.isdigit() else text
 
 
-def _require_architecture(mtriple: str) -> None:
-    architecture = mtriple.split("-")[0]
-    if not architecture.startswith(_ARCHITECTURES):
+def _require_architecture(target: Target) -> None:
+    # LLVM crashes on some that it does not know, and what it knows may still have no linker.
+    if target.architecture is None:
+        name = target.mtriple.partition("-")[0]
         raise TargetError(
-            f"unknown architecture {architecture!r} in -mtriple={mtriple}"
-            f"; known are {', '.join(_ARCHITECTURES)}"
+            f"Tunebook makes no code for the architecture {name!r} of -mtriple={target.mtriple}; "
+            f"known are {', '.join(ARCHITECTURES)}"
         )
 
 

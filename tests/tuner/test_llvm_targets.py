@@ -8,7 +8,8 @@ import platform
 import pytest
 
 from tunebook.cache.errors import TargetError
-from tunebook.cache.targets import Target
+from tunebook.cache.targets import ARCHITECTURES, Target
+from tunebook.tuner.linking import linker_for
 from tunebook.tuner.llvm_targets import resolve_target, runs_here, tvm_target
 
 A76 = "llvm -mtriple=aarch64-linux-gnu -mcpu=cortex-a76 -num-cores=4"
@@ -33,6 +34,11 @@ A76 = "llvm -mtriple=aarch64-linux-gnu -mcpu=cortex-a76 -num-cores=4"
         ("llvm -mtriple=aarch64-linux-gnu -mattr=-avx2 -num-cores=4", ["-avx2"]),
         # LLVM ends the process when it is asked about this one.
         ("llvm -mtriple=pdp11-linux-gnu -num-cores=4", ["pdp11", "aarch64"]),
+        ("llvm -mtriple=armfoo-linux-gnu -num-cores=4", ["armfoo", "armv7a"]),
+        # LLVM knows these, but nothing here links for them.
+        ("llvm -mtriple=riscv64-linux-gnu -num-cores=4", ["riscv64", "aarch64"]),
+        ("llvm -mtriple=i686-linux-gnu -num-cores=4", ["i686", "x86_64"]),
+        ("llvm -mtriple=thumbv8-linux-gnu -num-cores=4", ["thumbv8", "thumbv7"]),
         ("llvm -mtriple=aarch64-linux-gnu -cl-opt=nonsense -num-cores=4", ["-cl-opt=nonsense"]),
         ("llvm -mtriple=aarch64-linux-gnu -mcpu=cortex-a76", ["-num-cores"]),
     ],
@@ -63,6 +69,13 @@ def test_what_llvm_knows_keeps_its_canonical_text(
 ) -> None:
     assert str(resolve_target(spelling)) == spelling
     assert capfd.readouterr().err == ""
+
+
+@pytest.mark.parametrize("name", ARCHITECTURES)
+def test_llvm_knows_and_something_links_for_every_architecture_of_the_table(name: str) -> None:
+    target = resolve_target(f"llvm -mtriple={name}-linux-gnueabihf -num-cores=1")
+    assert target.architecture == ARCHITECTURES[name]
+    assert callable(linker_for(str(target)))
 
 
 def test_a_board_class_may_supply_the_cores() -> None:
