@@ -26,13 +26,16 @@ _REFUSED_SECONDS = 0.5
 # Inputs of this many programs, and bytes, are kept on the board.
 _KEPT_PROGRAMS = 8
 _KEPT_BYTES = 256 * 2**20
+# Libraries stay loaded from measuring to verifying, which a round or two lie between.
+_KEPT_LIBRARIES = 64
 
 
 class BoardSession:
     """A board of a class, held until `close` or until `limit` seconds have passed.
 
-    The board ends the session after `limit` seconds, whatever runs in it. Every method may raise
-    what TVM raises when the session ends meanwhile.
+    The board ends the session after `limit` seconds, whatever runs in it. Opening one raises
+    BoardError and nothing else; every method may raise what TVM raises when the session ends
+    meanwhile.
     """
 
     def __init__(
@@ -40,9 +43,20 @@ class BoardSession:
     ) -> None:
         self._address = address
         self._limit = limit
-        self._connect(board_timeout)
         self._files = 0
+        self._libraries: OrderedDict[Path, Any] = OrderedDict()
         self._arguments: OrderedDict[WorkloadKey, tuple[Program, list[Any]]] = OrderedDict()
+        self._connect(board_timeout)
+        try:
+            self._set_up(num_cores)
+        except Exception as error:  # whatever TVM raises: nothing of a trial runs yet
+            self.close()
+            raise BoardError(
+                f"the board at {self._host}:{self._port} ends a session as it begins "
+                f"({_first_line(error)}); look into its agent's log and start it again"
+            ) from error
+
+    def _set_up(self, num_cores: int) -> None:
         self._session.get_function("runtime.config_threadpool")(_BIG_CORES, num_cores)
         self._state = self._function("tunebook.board.state")
         name = self._function("tunebook.board.name")
@@ -79,14 +93,21 @@ class BoardSession:
         return self._session.cpu()
 
     def load(self, library: Path) -> Any:
-        """Uploads a library and loads it.
+        """A library of this path, uploaded and loaded unless it is among the last ones.
 
-        Under a new name each time: writing over a loaded library crashes the board.
+        So the content under a path must stay the same. On the board each has a new name: writing
+        over a loaded library crashes the board.
         """
-        name = f"{self._files}.so"
-        self._files += 1
-        self._session.upload(str(library), name)
-        return self._session.load_module(name)
+        loaded = self._libraries.pop(library, None)
+        if loaded is None:
+            name = f"{self._files}.so"
+            self._files += 1
+            self._session.upload(str(library), name)
+            loaded = self._session.load_module(name)
+        self._libraries[library] = loaded
+        if len(self._libraries) > _KEPT_LIBRARIES:
+            self._libraries.popitem(last=False)
+        return loaded
 
     def arguments(self, program: Program) -> list[Any]:
         """The program's buffers on the board, inputs filled, kept for the next time."""
@@ -145,6 +166,7 @@ class BoardSession:
     def close(self) -> None:
         """Gives the board back."""
         self._arguments.clear()
+        self._libraries.clear()
         # What remains are objects of the session, which would keep it open.
         with suppress(Exception):
             self._session.get_function("CloseRPCConnection")()

@@ -9,7 +9,8 @@ from statistics import median
 # One repeat runs the kernel for at least this long, so that the clock's steps do not matter.
 _REPEAT_SECONDS = 0.005
 _REPEATS = 3
-_MOST_REPEATS = 9
+# So many more at most where the times of those do not agree.
+_MORE_REPEATS = 6
 # (largest - smallest) / median below which times agree.
 _SPREAD = 0.05
 # What a trial may cost, once it has three repeats, and before it has.
@@ -25,25 +26,34 @@ RunKernel = Callable[[int, int], Sequence[float]]
 def time_kernel(run: RunKernel, best_seconds: float | None = None) -> tuple[float, ...]:
     """Seconds per call, one for each repeat kept.
 
-    Repeats go on until the spread is small or the trial has cost 50 ms; a kernel of more than
-    some 100 ms gets fewer than three, and one much slower than `best_seconds` only one.
+    Three calls of `run` at most, since each is a round trip to the board: a first one to learn how
+    long the kernel takes, one for the repeats that are needed, and where these do not agree one
+    for as many more as 50 ms allow. A kernel of more than some 100 ms gets fewer than three
+    repeats, and one much slower than `best_seconds` only one.
     """
     (first,) = run(1, 1)
     number = max(1, math.ceil(_REPEAT_SECONDS / max(first, 1e-6)))
     kept = [first] if number == 1 else []
     spent = 2 * first
-    if number == 1 and best_seconds is not None and first > _HOPELESS * best_seconds:
+    if kept and best_seconds is not None and first > _HOPELESS * best_seconds:
         return (first,)
     repeats = _REPEATS - len(kept)
     if kept:
         repeats = min(repeats, int((_LIMIT_SECONDS - spent) / first) - 1)
-    while repeats > 0:
+    if repeats > 0:
         times = run(number, repeats)
         kept.extend(times)
         spent += number * sum(times)
-        settled = spread(kept) <= _SPREAD or spent >= _ENOUGH_SECONDS
-        repeats = 0 if settled else min(_REPEATS, _MOST_REPEATS - len(kept))
+        if spread(kept) > _SPREAD and spent < _ENOUGH_SECONDS:
+            kept.extend(run(number, _more_repeats(number * median(kept), spent)))
     return tuple(kept)
+
+
+def _more_repeats(seconds: float, spent: float) -> int:
+    """How many repeats of so many seconds there is time for, at least one."""
+    if seconds <= 0:
+        return _MORE_REPEATS
+    return min(_MORE_REPEATS, math.ceil((_ENOUGH_SECONDS - spent) / seconds))
 
 
 def spread(seconds: Sequence[float]) -> float:

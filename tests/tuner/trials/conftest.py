@@ -46,6 +46,7 @@ static int task(int number, int** group, void* count) {
   *(int*)count = (int)(intptr_t)group[1];
   return 0;
 }
+__attribute__((constructor)) static void loaded(void) { {when_loaded}; }
 int __tvm_ffi_main(void* self, struct argument* arguments, int count, void* result) {
   float* read = *arguments[0].tensor;
   float* written = *arguments[count - 1].tensor;
@@ -93,14 +94,16 @@ def build(pool: BuildPool, host: str) -> Callable[..., BuiltLibrary]:
 
 @pytest.fixture
 def kernel(tmp_path: Path) -> Callable[..., BuiltLibrary]:
-    """A library whose entry point runs a body of C, with `read` and `written` as its buffers."""
+    """A library whose entry point runs a body of C, with `read` and `written` as its buffers, and
+    that runs another one whenever it is loaded."""
 
-    def make(body: str, compiler: str = "cc") -> BuiltLibrary:
+    def make(body: str, compiler: str = "cc", when_loaded: str = "") -> BuiltLibrary:
         if shutil.which(compiler) is None:
             pytest.skip(f"no {compiler} here")
         name = f"kernel-{len(list(tmp_path.glob('*.so')))}"
         source, library = tmp_path / f"{name}.c", tmp_path / f"{name}.so"
-        source.write_text(C_KERNEL.replace("{body}", body))
+        text = C_KERNEL.replace("{body}", body).replace("{when_loaded}", when_loaded)
+        source.write_text(text)
         subprocess.run([compiler, "-O1", "-shared", "-fPIC", "-o", library, source], check=True)
         return BuiltLibrary(library, name, None, 0, 0.0)
 

@@ -231,6 +231,43 @@ class TestVerification:
         assert "unscheduled" in verdict.text
 
 
+class TestLoading:
+    def test_a_candidate_that_is_measured_and_verified_is_loaded_once(
+        self, measurer, counted_kernel, normal, program
+    ) -> None:
+        candidate, loads = counted_kernel()
+        assert measurer.measure(candidate, program).error is None
+        assert measurer.verify(candidate, normal, program).agrees
+        assert loads() == 1
+
+    def test_an_unscheduled_program_is_loaded_once_for_all_candidates(
+        self, measurer, counted_kernel, normal, build, program
+    ) -> None:
+        reference, loads = counted_kernel()
+        assert measurer.measure(reference, program).error is None
+        for candidate in (normal, build(program)):
+            assert measurer.verify(candidate, reference, program).agrees
+        assert loads() == 1
+
+    def test_in_another_session_its_outputs_are_known_still(
+        self, measurer, counted_kernel, kernel, normal, program
+    ) -> None:
+        reference, loads = counted_kernel()
+        assert measurer.verify(normal, reference, program).agrees
+        assert measurer.measure(kernel("abort()"), program).error is ErrorClass.RUN
+        assert measurer.verify(normal, reference, program).agrees
+        assert loads() == 1
+
+    def test_in_another_session_a_library_is_loaded_again(
+        self, measurer, counted_kernel, kernel, program
+    ) -> None:
+        candidate, loads = counted_kernel()
+        assert measurer.measure(candidate, program).error is None
+        assert measurer.measure(kernel("abort()"), program).error is ErrorClass.RUN
+        assert measurer.measure(candidate, program).error is None
+        assert loads() == 2
+
+
 class TestWithoutABoard:
     def test_none_registered_is_said_with_what_there_is(self, board, normal, program) -> None:
         address = replace(board.address, board_class="rpi4")
@@ -300,6 +337,19 @@ def _refusal(address: BoardAddress, library: BuiltLibrary, program: Program) -> 
 def _measuring_processes() -> list[psutil.Process]:
     children = psutil.Process().children()
     return [one for one in children if "tunebook.tuner.measure_process" in one.cmdline()]
+
+
+@pytest.fixture
+def counted_kernel(kernel: Callable[..., BuiltLibrary], tmp_path: Path) -> Callable[[], Any]:
+    """A kernel that does what `program` does, and how often boards have loaded it."""
+
+    def make() -> tuple[BuiltLibrary, Callable[[], int]]:
+        loads = tmp_path / "loads"
+        append = f'FILE* loads = fopen("{loads}", "a"); fputs("!", loads); fclose(loads)'
+        compute = "for (int i = 0; i < 64; i++) written[i] = read[i] + 1"
+        return kernel(compute, when_loaded=append), lambda: len(loads.read_text())
+
+    return make
 
 
 @pytest.fixture

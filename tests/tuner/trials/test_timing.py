@@ -51,6 +51,20 @@ def test_an_unsteady_kernel_is_repeated_more_often_but_not_for_ever() -> None:
     assert 3 < len(times) <= 9
 
 
+@pytest.mark.parametrize("seconds", [1e-6, 100e-6, 0.004, 0.006, 0.015, 0.2])
+def test_a_board_is_called_twice_at_most_if_times_agree(seconds: float) -> None:
+    kernel = ScriptedKernel(seconds)
+    time_kernel(kernel)
+    assert len(kernel.asked) <= 2
+
+
+@pytest.mark.parametrize("seconds", [1e-6, 100e-6, 0.004, 0.006, 0.015, 0.2])
+def test_a_board_is_called_three_times_at_most_if_they_do_not(seconds: float) -> None:
+    kernel = ScriptedKernel(seconds, 2 * seconds, 3 * seconds)
+    time_kernel(kernel)
+    assert len(kernel.asked) <= 3
+
+
 def test_a_trial_of_a_fast_kernel_costs_less_than_a_tenth_of_a_second() -> None:
     kernel = ScriptedKernel(100e-6, 200e-6)
     time_kernel(kernel)
@@ -80,6 +94,12 @@ def test_a_kernel_much_slower_than_the_best_is_given_up_after_one_repeat() -> No
 
 def test_a_kernel_not_much_slower_than_the_best_is_not() -> None:
     assert len(time_kernel(ScriptedKernel(0.02), best_seconds=0.005)) == 3
+
+
+def test_an_unsteady_kernel_of_some_length_is_repeated_as_long_as_there_is_time() -> None:
+    kernel = ScriptedKernel(0.006, 0.009)
+    time_kernel(kernel)
+    assert kernel.asked == [(1, 1), (1, 2), (1, 4)]
 
 
 def test_a_clock_that_stands_still_ends_the_trial() -> None:
