@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import warnings
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -21,12 +22,15 @@ def read_torch_model(path: Path, shapes: Mapping[str, tuple[int, ...]]) -> Impor
     """
     torch = _torch()
     try:
-        program = torch.export.load(str(path))
+        # torch warns of its own deprecated calls.
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            program = torch.export.load(str(path))
     except Exception as error:
         raise ModelError(
             f"{path} is not a .pt2 file that torch reads: {one_line(error)}"
         ) from error
-    inputs = _inputs(program)
+    inputs = _inputs(program, path)
     fixed = fix_shapes([one for one, _ in inputs], shapes)
     specs = tuple(TensorSpec(one.name, dtype, fixed[one.name]) for one, dtype in inputs)
     module = _import(program, path)
@@ -51,17 +55,23 @@ def _torch() -> Any:
     return torch
 
 
-def _inputs(program: Any) -> list[tuple[DeclaredInput, str]]:
+def _inputs(program: Any, path: Path) -> list[tuple[DeclaredInput, str]]:
     values = {node.name: node.meta["val"] for node in program.graph.nodes if "val" in node.meta}
     found = []
     for name in program.graph_signature.user_inputs:
-        value = values[name]
+        value = values.get(name)
+        if not hasattr(value, "shape"):
+            raise ModelError(
+                f"{path}: its input {name!r} is no tensor, and only tensors can be tuned; export "
+                f"it again with that input fixed inside the module"
+            )
         # A symbolic size is no int; its text is its name.
         dimensions = tuple(d if isinstance(d, int) else str(d) for d in value.shape)
         found.append((DeclaredInput(name, dimensions), str(value.dtype).removeprefix("torch.")))
     if any(not declared.is_fixed for declared, _ in found):
         raise ModelError(
-            "the exported program has dynamic shapes; export it again without dynamic_shapes"
+            f"{path}: the exported program has dynamic shapes; export it again without "
+            f"dynamic_shapes"
         )
     return found
 

@@ -291,17 +291,6 @@ def test_a_pt2_file_without_torch_says_what_to_install(tmp_path: Path) -> None:
         read_model(path, trust_pickles=True)
 
 
-def test_a_pt2_file_is_imported_where_torch_is_installed(tmp_path: Path) -> None:
-    torch = pytest.importorskip("torch")
-    layer = torch.nn.Sequential(torch.nn.Linear(8, 4), torch.nn.ReLU()).eval()
-    exported = torch.export.export(layer, (torch.zeros(2, 8),))
-    path = tmp_path / "model.pt2"
-    torch.export.save(exported, str(path))
-    model = read_model(path, trust_pickles=True)
-    assert [one.shape for one in model.inputs] == [(2, 8)]
-    assert [one.shape for one in model.outputs] == [(2, 4)]
-
-
 def _require_one_line(error: TunebookError, said: str, capfd: pytest.CaptureFixture[str]) -> None:
     assert said in str(error)
     assert "\n" not in str(error)
