@@ -1,4 +1,4 @@
-"""For all tests: no module of ours may be loaded under two names.
+"""For all tests: small models, and no module of ours may be loaded under two names.
 
 The folders stand at the root of the tree, so `import cache` can succeed by accident; then each
 class exists twice, and `isinstance` and registries fail in places far away.
@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib.util
 import sys
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
@@ -26,6 +27,18 @@ def modules_without_prefix(root: Path) -> list[str]:
         for name, file in _loaded_files()
         if not name.startswith("tunebook.") and any(file.is_relative_to(home) for home in homes)
     )
+
+
+@pytest.fixture(scope="session")
+def onnx_models() -> ModuleType:
+    """The script that makes small ONNX models, tests/tuner/onnx_models.py."""
+    path = Path(__file__).parent / "tuner" / "onnx_models.py"
+    spec = importlib.util.spec_from_file_location("tunebook_test_onnx_models", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
 def _loaded_files() -> list[tuple[str, Path]]:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import ipaddress
 import socket
-from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+import psutil
 
 from tunebook.cache.errors import BoardError, UsageError
 from tunebook.cache.targets import Target
@@ -14,6 +17,7 @@ from tunebook.tuner.llvm_targets import runs_here
 from tunebook.tuner.trials import BoardAddress
 from tunebook.workers.emulated_board import EMULATED_CLASS, emulated_board
 from tunebook.workers.local_board import LOCAL_BOARD_CLASS, local_board
+from tunebook.workers.tracker import TrackerAddress, query_tracker
 
 
 @dataclass(frozen=True)
@@ -34,8 +38,8 @@ def plan_boards(target: Target, boards: str | None, tracker: str | None) -> Boar
     if tracker is not None:
         if boards is None:
             raise UsageError("--tracker needs --boards CLASS: the boards to use at that tracker")
-        address = _remote(boards, tracker)
-        return BoardPlan(boards, False, lambda: nullcontext(address))
+        address = _parse_tracker(tracker)
+        return BoardPlan(boards, False, lambda: _remote(boards, address))
     if boards == EMULATED_CLASS:
         if not target.mtriple.startswith("aarch64"):
             raise BoardError(f"the emulated board is an AArch64 one, and cannot run {target}")
@@ -53,16 +57,30 @@ def plan_boards(target: Target, boards: str | None, tracker: str | None) -> Boar
     return BoardPlan(LOCAL_BOARD_CLASS, False, lambda: local_board(target.num_cores))
 
 
-def _remote(board_class: str, tracker: str) -> BoardAddress:
-    host, colon, port = tracker.rpartition(":")
-    if not colon or not host or not port.isdigit():
-        raise UsageError(f"--tracker takes HOST:PORT, not '{tracker}'")
-    return BoardAddress(host, int(port), board_class, shares_host=_is_loopback(host))
+@contextmanager
+def _remote(board_class: str, tracker: TrackerAddress) -> Iterator[BoardAddress]:
+    """Raises BoardError when the tracker does not answer."""
+    boards = query_tracker(tracker).boards_of(board_class)
+    here = any(_is_this_machine(board.host or tracker.host) for board in boards)
+    yield BoardAddress(tracker.host, tracker.port, board_class, shares_host=here)
 
 
-def _is_loopback(host: str) -> bool:
-    """A tracker on loopback has boards on loopback: they are this machine."""
+def _parse_tracker(text: str) -> TrackerAddress:
     try:
-        return ipaddress.ip_address(socket.gethostbyname(host)).is_loopback
-    except OSError:
+        parts = urlsplit(f"//{text}")
+        host, port = parts.hostname, parts.port
+    except ValueError:
+        host = port = None
+    if not host or not port or parts.netloc != text or "@" in text:
+        raise UsageError(f"--tracker takes HOST:PORT, for example 192.0.2.1:9190, not '{text}'")
+    return TrackerAddress(host, port)
+
+
+def _is_this_machine(host: str) -> bool:
+    """Whether boards at this address share the processor with us."""
+    try:
+        found = {str(address[4][0]) for address in socket.getaddrinfo(host, None)}
+    except (OSError, UnicodeError):
         return False
+    own = {one.address for addresses in psutil.net_if_addrs().values() for one in addresses}
+    return any(address in own or ipaddress.ip_address(address).is_loopback for address in found)

@@ -28,6 +28,10 @@ class Lease:
         """Whether another worker claimed the round meanwhile."""
         return self._lost.is_set()
 
+    def lose(self) -> None:
+        """The store said so to another call."""
+        self._lost.set()
+
     def __enter__(self) -> Lease:
         self._thread.start()
         return self

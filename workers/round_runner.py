@@ -8,10 +8,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, as_completed, wait
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
+from typing import TypeVar
 
+from tunebook.cache.errors import LeaseLostError
 from tunebook.cache.keys import ScheduleKey
 from tunebook.cache.records import Candidate, ErrorClass, Measurement, Record
-from tunebook.cache.store import ClaimedRound, Slot, Store
+from tunebook.cache.store import ClaimedRound, Slot, Store, TaskState
 from tunebook.tuner.build_pool import BuildPool
 from tunebook.tuner.measuring import Measurer
 from tunebook.tuner.trials import BoardAddress, BuildFailure, BuildRequest, BuiltLibrary
@@ -22,20 +24,29 @@ from tunebook.workers.task_tools import TaskTools
 _log = logging.getLogger(__name__)
 
 _Build = Future[BuiltLibrary | BuildFailure]
+_Given = TypeVar("_Given")
 
 
 @dataclass
 class _Round:
-    """A claimed round while it runs: its lease, what was built (by module hash) and measured."""
+    """A claimed round while it runs: its lease, its task when it began, what was built (by module
+    hash) and measured."""
 
     claimed: ClaimedRound
     lease: Lease
+    task: TaskState
     libraries: dict[str, BuiltLibrary] = field(default_factory=dict)
     results: list[tuple[Candidate, Measurement]] = field(default_factory=list)
 
     @property
     def key(self) -> ScheduleKey:
         return self.claimed.key
+
+    @property
+    def best_seconds(self) -> float | None:
+        """The task's best time so far."""
+        measured = [measurement.seconds for _, measurement in self.results]
+        return min((s for s in (self.task.best_seconds, *measured) if s is not None), default=None)
 
 
 @dataclass(frozen=True)
@@ -50,7 +61,8 @@ class RoundRunner:
     """Runs claimed rounds on one board.
 
     Where the board is this machine, every candidate is built before the first is measured, so
-    that nothing of ours disturbs a measurement; elsewhere the two overlap.
+    that nothing of ours disturbs a measurement; elsewhere the two overlap. Once `enough` says so,
+    no further trial is begun, and what is left of a round goes back to the budget.
     """
 
     def __init__(
@@ -62,6 +74,7 @@ class RoundRunner:
         tools: TaskTools,
         clock: PhaseClock,
         on_trial: Callable[[ScheduleKey], None],
+        enough: Callable[[], bool],
     ) -> None:
         self._store = store
         self._board = board
@@ -70,6 +83,7 @@ class RoundRunner:
         self._tools = tools
         self._clock = clock
         self._on_trial = on_trial
+        self._enough = enough
         self._board_lock = threading.Lock()
 
     def run(self, batch: Sequence[ClaimedRound]) -> None:
@@ -78,16 +92,13 @@ class RoundRunner:
         Raises BoardError when no board can be had; what was measured is stored by then.
         """
         with ExitStack() as leases:
-            rounds = [
-                _Round(claimed, leases.enter_context(Lease(self._store, claimed)))
-                for claimed in batch
-            ]
+            rounds = [self._begin(claimed, leases) for claimed in batch]
             self._measure(self._start_builds(rounds))
             for one in rounds:
+                if not one.lease.lost:
+                    self._unless_lost(one, self._end)
                 if one.lease.lost:
                     _log.warning("round %d: lost to another worker", one.claimed.id)
-                else:
-                    self._end(one)
 
     def verify_best(self, key: ScheduleKey, libraries: Mapping[str, BuiltLibrary]) -> None:
         """Compares the fastest unverified records with the unscheduled program until one agrees.
@@ -97,7 +108,8 @@ class RoundRunner:
         for record in self._store.unverified_best(key, emulated=self._board.emulated):
             library = libraries.get(record.candidate.module_hash) or self._build_again(record)
             if isinstance(library, BuildFailure):
-                self._store.mark_failed(record.id, library.error, library.text)
+                # It was built before it was measured: this machine's fault, or another compiler's.
+                _log.warning("%s: record %d: not verified: %s", key, record.id, library.text)
                 continue
             reference = self._tools.reference(key)
             if reference is None:
@@ -115,23 +127,35 @@ class RoundRunner:
             _log.warning("%s: record %d: %s: %s", key, record.id, verdict.error.value, verdict.text)
             self._store.mark_failed(record.id, verdict.error, verdict.text)
 
+    def _begin(self, claimed: ClaimedRound, leases: ExitStack) -> _Round:
+        lease = leases.enter_context(Lease(self._store, claimed))
+        tasks = self._store.task_states(claimed.job_id)
+        (task,) = [one for one in tasks if one.id == claimed.task_id]
+        return _Round(claimed, lease, task)
+
+    def _unless_lost(self, one: _Round, step: Callable[[_Round], _Given]) -> _Given | None:
+        try:
+            return step(one)
+        except LeaseLostError:
+            one.lease.lose()
+            return None
+
     def _start_builds(self, rounds: Sequence[_Round]) -> dict[_Build, _Trial]:
         builds: dict[_Build, _Trial] = {}
         for one in rounds:
-            for slot in self._slots(one.claimed):
+            for slot in self._unless_lost(one, self._slots) or ():
                 if slot.record_id is None:
                     builds[self._build(one.key, slot.candidate)] = _Trial(one, slot)
         return builds
 
-    def _slots(self, claimed: ClaimedRound) -> tuple[Slot, ...]:
+    def _slots(self, one: _Round) -> tuple[Slot, ...]:
         """What a predecessor stored, and new candidates for what is missing."""
+        claimed = one.claimed
         missing = claimed.size - len(claimed.slots)
         if missing <= 0:
             return claimed.slots
-        tasks = self._store.task_states(claimed.job_id)
-        (task,) = [one for one in tasks if one.id == claimed.task_id]
         with self._clock.phase("search"):
-            candidates = self._tools.propose(task, missing)
+            candidates = self._tools.propose(one.task, missing)
         if len(candidates) * 2 < missing:
             self._store.set_exhausted(claimed.task_id)
         if not candidates:
@@ -147,9 +171,11 @@ class RoundRunner:
     def _measure(self, builds: dict[_Build, _Trial]) -> None:
         for trial, outcome in self._built(builds):
             one, slot = trial.round, trial.slot
+            if self._enough():
+                return
             if one.lease.lost:
                 continue
-            measurement = self._measure_one(one.key, outcome)
+            measurement = self._measure_one(one, outcome)
             claimed = one.claimed
             stored = self._store.store_result(claimed.id, claimed.epoch, slot.number, measurement)
             if isinstance(outcome, BuiltLibrary):
@@ -167,7 +193,7 @@ class RoundRunner:
         for future in as_completed(builds):
             yield builds[future], future.result()
 
-    def _measure_one(self, key: ScheduleKey, outcome: BuiltLibrary | BuildFailure) -> Measurement:
+    def _measure_one(self, one: _Round, outcome: BuiltLibrary | BuildFailure) -> Measurement:
         if isinstance(outcome, BuildFailure):
             return Measurement(
                 error=outcome.error,
@@ -176,7 +202,9 @@ class RoundRunner:
                 emulated=self._board.emulated,
             )
         with self._board_lock, self._clock.phase("measure"):
-            measured = self._measurer.measure(outcome, self._tools.program(key))
+            measured = self._measurer.measure(
+                outcome, self._tools.program(one.key), best_seconds=one.best_seconds
+            )
         return replace(measured, features=outcome.features, feature_columns=outcome.feature_columns)
 
     def _end(self, one: _Round) -> None:

@@ -8,7 +8,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -88,7 +88,8 @@ class SearchWorker:
     def run(self, job_id: int, seconds: float | None = None) -> RunSummary:
         """Runs rounds until the budget is spent, `seconds` are over, or nothing is left to try.
 
-        Overruns `seconds` by less than a round. Raises BoardError when no board can be had.
+        Overruns `seconds` by less than a round. Raises BoardError when no board can be had, and
+        TunebookError when this machine cannot build.
         """
         before = self._store.budget(job_id)
         meter = ProgressMeter(self._listener, self._monotonic, before, seconds)
@@ -119,10 +120,22 @@ class SearchWorker:
                     self._report(meter, job_id, key.op)
 
             clock = PhaseClock(self._monotonic)
-            runner = RoundRunner(self._store, self._board, builds, measurer, tools, clock, on_trial)
+
+            def enough() -> bool:
+                return meter.out_of_time or self._stop.is_set()
+
+            runner = RoundRunner(
+                self._store, self._board, builds, measurer, tools, clock, on_trial, enough
+            )
             self._measure_untuned(job_id, tools, measurer, meter)
-            self._verify_leftovers(job_id, runner)
-            ended = self._run_rounds(job_id, runner, meter)
+            self._verify_leftovers(job_id, runner, meter)
+            try:
+                ended = self._run_rounds(job_id, runner, meter)
+            except BaseException:
+                # What the rounds wait for ends too, or they would go on to their last trial.
+                builds.close()
+                measurer.close()
+                raise
         spent = self._store.budget(job_id).spent - before.spent
         return RunSummary(spent, meter.elapsed, ended, clock.times)
 
@@ -147,11 +160,14 @@ class SearchWorker:
     def _measure_untuned(
         self, job_id: int, tools: TaskTools, measurer: Measurer, meter: ProgressMeter
     ) -> None:
-        unknown = [t for t in self._store.task_states(job_id) if t.untuned_seconds is None]
-        if self._store.budget(job_id).spent >= self._store.budget(job_id).limit:
+        budget = self._store.budget(job_id)
+        if budget.spent >= budget.limit:
             return
+        unknown = [t for t in self._store.task_states(job_id) if t.untuned_seconds is None]
         tools.build_references([task.key for task in unknown])
         for task in unknown:
+            if meter.out_of_time:
+                return
             self._report(meter, job_id, f"untuned {task.key.op}")
             reference = tools.reference(task.key)
             if reference is None:
@@ -162,21 +178,25 @@ class SearchWorker:
             else:
                 self._store.set_untuned_seconds(task.id, measurement.seconds)
 
-    def _verify_leftovers(self, job_id: int, runner: RoundRunner) -> None:
+    def _verify_leftovers(self, job_id: int, runner: RoundRunner, meter: ProgressMeter) -> None:
         """A run that was killed may have left its best records unverified."""
         for task in self._store.task_states(job_id):
+            if meter.out_of_time:
+                return
             if task.best_seconds is not None and task.best_seconds != task.served_seconds:
                 runner.verify_best(task.key, {})
 
     def _run_rounds(self, job_id: int, runner: RoundRunner, meter: ProgressMeter) -> str:
         rounds = 1 if self._board.shares_host else _OVERLAPPING_ROUNDS
-        with ThreadPoolExecutor(rounds, thread_name_prefix="round") as threads:
-            loops = [threads.submit(self._loop, job_id, runner, meter) for _ in range(rounds)]
-            try:
-                reasons = [loop.result() for loop in loops]
-            finally:
-                self._stop.set()
-        return reasons[0]
+        threads = ThreadPoolExecutor(rounds, thread_name_prefix="round")
+        loops = [threads.submit(self._loop, job_id, runner, meter) for _ in range(rounds)]
+        try:
+            wait(loops, return_when=FIRST_EXCEPTION)
+            failed = [loop for loop in loops if loop.done() and loop.exception() is not None]
+            return (failed or loops)[0].result()
+        finally:
+            self._stop.set()
+            threads.shutdown(wait=False)
 
     def _loop(self, job_id: int, runner: RoundRunner, meter: ProgressMeter) -> str:
         while not self._stop.is_set():
@@ -195,7 +215,8 @@ class SearchWorker:
                 task.exhausted for task in self._store.task_states(job_id)
             ):
                 return "exhausted"
-            time.sleep(_IDLE_SECONDS)
+            self._report(meter, job_id, "waiting for another worker")
+            self._stop.wait(_IDLE_SECONDS)
         return "stopped"
 
     def _claim_batch(self, job_id: int) -> list[ClaimedRound]:

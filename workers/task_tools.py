@@ -6,6 +6,7 @@ import logging
 import threading
 from collections.abc import Sequence
 
+from tunebook.cache.errors import TunebookError
 from tunebook.cache.keys import ScheduleKey
 from tunebook.cache.records import Candidate, Measurement, Record, Workload
 from tunebook.cache.store import Store, TaskState
@@ -13,6 +14,7 @@ from tunebook.cache.targets import Target
 from tunebook.tuner.build_pool import BuildPool
 from tunebook.tuner.cost_model import CostModel, sample_of
 from tunebook.tuner.llvm_targets import tvm_target
+from tunebook.tuner.one_line import one_line
 from tunebook.tuner.program import Program, describe
 from tunebook.tuner.search import TaskSearch
 from tunebook.tuner.trials import BuildFailure, BuildRequest, BuiltLibrary
@@ -92,9 +94,15 @@ class TaskTools:
         known = frozenset(record.candidate.module_hash for record in records)
         unscheduled = [_unscheduled(key)] if _unscheduled_may_win(task) else []
         candidates = [one for one in unscheduled if one.module_hash not in known]
-        with self._lock:
-            wanted = count - len(candidates)
-            return candidates + self._search(key).propose(wanted, measured, known)
+        wanted = count - len(candidates)
+        try:
+            with self._lock:
+                return candidates + self._search(key).propose(wanted, measured, known)
+        except TunebookError:
+            raise
+        except Exception as error:  # TVM raises whatever it likes, and only this task is at fault
+            _log.warning("%s: the search failed: %s", key, one_line(error))
+            return candidates
 
     def learn(self, key: ScheduleKey, results: list[tuple[Candidate, Measurement]]) -> None:
         """Feeds a round's results to the cost model."""

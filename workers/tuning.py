@@ -11,6 +11,7 @@ from tunebook.cache.records import Model
 from tunebook.cache.store import Budget, Store, TaskState
 from tunebook.cache.targets import Target
 from tunebook.tuner.frontend import read_model
+from tunebook.tuner.linking import linker_for
 from tunebook.tuner.prepare import prepare
 from tunebook.tuner.split import split_model
 from tunebook.workers.boards import BoardPlan, plan_boards
@@ -68,13 +69,16 @@ def plan_tuning(
     budget: BudgetRequest,
     board: BoardRequest,
     seed: int = 0,
+    trust_pickles: bool = False,
 ) -> TuningPlan:
     """Reads and splits the model file at `path`, and checks that all of it can be tuned.
 
-    Raises ModelError, UsageError, BudgetError (fewer trials than tasks) and BoardError.
+    `trust_pickles` is for a local command line: reading a .pt2 file runs what it holds. Raises
+    ModelError, UsageError, BudgetError (fewer trials than tasks) and BoardError.
     """
     boards = plan_boards(target, board.boards, board.tracker)
-    model = split_model(prepare(read_model(path, shapes, trust_pickles=True), target))
+    linker_for(str(target))
+    model = split_model(prepare(read_model(path, shapes, trust_pickles=trust_pickles), target))
     tasks = len(model.tasks)
     if budget.trials is not None and budget.trials < tasks:
         raise BudgetError(
@@ -94,20 +98,28 @@ def tune(plan: TuningPlan, store: Store, listener: ProgressListener) -> TuneRepo
         more=plan.budget.more,
         emulated=plan.boards.emulated,
     )
-    if _nothing_left(store, job_id):
-        run = RunSummary(0, 0.0, "budget")
+    nothing_left = _nothing_left(store, job_id)
+    if nothing_left is not None:
+        run = RunSummary(0, 0.0, nothing_left)
     else:
-        with plan.boards.open() as address:
-            worker = SearchWorker(store, plan.target, address, plan.settings, listener)
-            run = worker.run(job_id, plan.budget.seconds)
+        try:
+            with plan.boards.open() as address:
+                worker = SearchWorker(store, plan.target, address, plan.settings, listener)
+                run = worker.run(job_id, plan.budget.seconds)
+        finally:
+            # Whoever comes next plans anew; a round that nobody runs would be in the way.
+            store.withdraw_rounds(job_id)
     if run.ended in ("budget", "exhausted"):
         store.finish_job(job_id, "done", run.ended)
     return TuneReport(plan.model, run, store.budget(job_id), tuple(store.task_states(job_id)))
 
 
-def _nothing_left(store: Store, job_id: int) -> bool:
-    """Whether a run would neither measure nor verify anything."""
+def _nothing_left(store: Store, job_id: int) -> str | None:
+    """Why a run would neither measure nor verify anything; None where it would."""
     budget = store.budget(job_id)
     tasks = store.task_states(job_id)
-    spent = budget.spent >= budget.limit or all(task.exhausted for task in tasks)
-    return spent and all(task.best_seconds == task.served_seconds for task in tasks)
+    if any(task.best_seconds != task.served_seconds for task in tasks):
+        return None
+    if budget.spent >= budget.limit:
+        return "budget"
+    return "exhausted" if all(task.exhausted for task in tasks) else None

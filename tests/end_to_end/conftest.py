@@ -10,7 +10,6 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -62,18 +61,6 @@ def tunebook() -> Tunebook:
 def command() -> list[str]:
     """How `tunebook` is started, for tests that stop it half-way."""
     return COMMAND
-
-
-@pytest.fixture(scope="session")
-def small_models() -> ModuleType:
-    """The script that makes small ONNX models."""
-    path = Path(__file__).parent.parent / "tuner" / "onnx_models.py"
-    spec = importlib.util.spec_from_file_location("tunebook_test_onnx_models", path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 def package_model(package: str, pattern: str) -> Path:

@@ -147,11 +147,11 @@ def test_a_bad_model_or_option_is_one_line(
     run: Callable[..., int],
     capfd: pytest.CaptureFixture[str],
     tmp_path: Path,
-    small_models: ModuleType,
+    onnx_models: ModuleType,
 ) -> None:
     make, options, code, words = _CASES[case]
     database = tmp_path / "tunebook.db"
-    model = make(tmp_path, small_models)
+    model = make(tmp_path, onnx_models)
     arguments = ["tune", model, "--target", "host", *options, "--db", database]
     given, err = _refused(run, capfd, arguments)
     assert given == code
@@ -173,9 +173,9 @@ def test_a_target_of_another_architecture_without_a_board_is_one_line(
     run: Callable[..., int],
     capfd: pytest.CaptureFixture[str],
     tmp_path: Path,
-    small_models: ModuleType,
+    onnx_models: ModuleType,
 ) -> None:
-    model = small_models.save(tmp_path / "a.onnx", small_models.convolution())
+    model = onnx_models.save(tmp_path / "a.onnx", onnx_models.convolution())
     foreign = "aarch64" if os.uname().machine == "x86_64" else "x86_64"
     target = f"llvm -mtriple={foreign}-linux-gnu -num-cores=1"
     code, err = _refused(run, capfd, ["tune", model, "--target", target, "--db", tmp_path / "d"])
@@ -187,9 +187,9 @@ def test_a_tracker_that_does_not_answer_is_one_line(
     run: Callable[..., int],
     capfd: pytest.CaptureFixture[str],
     tmp_path: Path,
-    small_models: ModuleType,
+    onnx_models: ModuleType,
 ) -> None:
-    model = small_models.save(tmp_path / "a.onnx", small_models.convolution())
+    model = onnx_models.save(tmp_path / "a.onnx", onnx_models.convolution())
     arguments = ["tune", model, "--target", "host", "--boards", "rpi4", "--db", tmp_path / "d"]
     options = ["--tracker", "127.0.0.1:1", "--board-timeout", "2s"]
     code, err = _refused(run, capfd, [*arguments, *options])

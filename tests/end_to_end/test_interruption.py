@@ -9,8 +9,11 @@ import time
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 from sqlalchemy import create_engine, text
+
+from tunebook.cache.errors import ExitCode
 
 pytestmark = pytest.mark.slow
 
@@ -47,6 +50,57 @@ def test_kill_9_loses_nothing_repeats_nothing_and_keeps_the_budget(
     assert len({(workload, module) for _, workload, module in after}) == TRIALS
     stored = {(workload, module) for _, workload, module in after}
     assert open_slots <= stored, "candidates that were stored before the kill were measured"
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["Ctrl-C", "SIGTERM"])
+def test_a_signal_ends_the_run_in_order_and_leaves_nothing_behind(
+    number: signal.Signals, command: list[str], rnet: Path, tmp_path: Path
+) -> None:
+    database = tmp_path / "tunebook.db"
+    temporary = tmp_path / "tmp"
+    temporary.mkdir()
+    run = subprocess.Popen(
+        [
+            *(*command, "tune", str(rnet), "--target", "host", "--shape", SHAPE),
+            *("--trials", "100000", "--db", str(database), "--json"),
+        ],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+        env={**os.environ, "TMPDIR": str(temporary)},
+    )
+    _wait_for_records(database, 5)
+    run.send_signal(number)
+    out, err = run.communicate(timeout=60)
+    assert run.returncode == ExitCode.INTERRUPTED
+    assert out == ""
+    assert err == "error: stopped; what was measured is stored, run the same command to go on\n"
+    assert list(temporary.iterdir()) == []
+    assert _alive_in_session(run.pid) == []
+
+
+def test_two_of_the_same_command_share_the_work(
+    command: list[str], rnet: Path, tmp_path: Path
+) -> None:
+    database = tmp_path / "tunebook.db"
+    arguments = [
+        *(*command, "tune", str(rnet), "--target", "host", "--shape", SHAPE),
+        *("--trials", str(TRIALS), "--db", str(database), "--json"),
+    ]
+    runs = [
+        subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        for _ in range(2)
+    ]
+    ended = [run.communicate(timeout=300) for run in runs]
+    assert [run.returncode for run in runs] == [0, 0], ended
+    records = _records(database)
+    assert len(records) == TRIALS
+    assert len({(workload, module) for _, workload, module in records}) == TRIALS
+
+
+def _alive_in_session(leader: int) -> list[int]:
+    return [one.pid for one in psutil.process_iter() if os.getsid(one.pid) == leader]
 
 
 def _wait_for_records(database: Path, count: int) -> None:

@@ -56,10 +56,10 @@ def test_goes_all_the_way(
     inputs: dict[str, Any],
     tolerance: float,
     tmp_path: Path,
-    small_models: ModuleType,
+    onnx_models: ModuleType,
     onnxruntime_says: Callable[..., list[Any]],
 ) -> None:
-    path = small_models.save(tmp_path / f"{name}.onnx", getattr(small_models, name)())
+    path = onnx_models.save(tmp_path / f"{name}.onnx", getattr(onnx_models, name)())
     with Store.open(str(tmp_path / "tunebook.db")) as store:
         report = _tune(path, store, 16, shapes)
         assert not any(task.failures for task in report.tasks)
@@ -72,10 +72,10 @@ def test_goes_all_the_way(
 
 
 def test_the_same_layer_in_two_models_is_measured_once(
-    tmp_path: Path, small_models: ModuleType
+    tmp_path: Path, onnx_models: ModuleType
 ) -> None:
-    first = small_models.save(tmp_path / "first.onnx", small_models.convolution())
-    second = small_models.save(tmp_path / "second.onnx", small_models.convolution_after_others())
+    first = onnx_models.save(tmp_path / "first.onnx", onnx_models.convolution())
+    second = onnx_models.save(tmp_path / "second.onnx", onnx_models.convolution_after_others())
     with Store.open(str(tmp_path / "tunebook.db")) as store:
         one = _tune(first, store, 8)
         (layer,) = [task.key for task in one.tasks if task.key.op.startswith("conv2d")]

@@ -73,18 +73,6 @@ def published() -> dict[str, PublishedModel]:
 
 
 @pytest.fixture(scope="session")
-def onnx_models() -> ModuleType:
-    """The script beside this file that makes small models."""
-    path = Path(__file__).with_name("onnx_models.py")
-    spec = importlib.util.spec_from_file_location("tunebook_test_onnx_models", path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-@pytest.fixture(scope="session")
 def host() -> Target:
     return resolve_target("host")
 

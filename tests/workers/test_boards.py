@@ -10,6 +10,8 @@ from tunebook.cache.errors import BoardError, UsageError
 from tunebook.cache.targets import Target
 from tunebook.tuner.llvm_targets import resolve_target
 from tunebook.workers.boards import plan_boards
+from tunebook.workers.local_board import local_board
+from tunebook.workers.tracker import running_tracker
 
 ARM = "llvm -mtriple=aarch64-linux-gnu -mcpu=cortex-a76 -num-cores=1"
 
@@ -31,22 +33,28 @@ def test_without_a_name_this_machine_is_the_board(host: Target) -> None:
 
 
 def test_a_tracker_and_a_class_are_taken_as_they_are(foreign: Target) -> None:
-    plan = plan_boards(foreign, "rpi4", "lab.example:9190")
-    with plan.open() as address:
-        assert (address.tracker_host, address.tracker_port) == ("lab.example", 9190)
-        assert address.board_class == plan.board_class == "rpi4"
-        assert not address.emulated
+    with running_tracker() as tracker:
+        plan = plan_boards(foreign, "rpi4", str(tracker))
+        with plan.open() as address:
+            assert (address.tracker_host, address.tracker_port) == (tracker.host, tracker.port)
+            assert address.board_class == plan.board_class == "rpi4"
+            assert not address.emulated
+            assert not address.shares_host
 
 
-@pytest.mark.parametrize(
-    ("tracker", "shares"),
-    [("127.0.0.1:9190", True), ("localhost:9190", True), ("192.0.2.1:1", False)],
-)
-def test_boards_behind_a_tracker_on_loopback_are_this_machine(
-    tracker: str, shares: bool, host: Target
-) -> None:
-    with plan_boards(host, "here", tracker).open() as address:
-        assert address.shares_host is shares
+def test_a_board_of_this_machine_is_known_behind_any_tracker(host: Target) -> None:
+    with local_board(1) as board:
+        tracker = f"localhost:{board.tracker_port}"
+        with plan_boards(host, board.board_class, tracker).open() as address:
+            assert address.shares_host
+
+
+def test_a_tracker_that_does_not_answer_is_named(host: Target) -> None:
+    with (
+        pytest.raises(BoardError, match=r"127\.0\.0\.1:1 does not answer"),
+        plan_boards(host, "rpi4", "127.0.0.1:1").open(),
+    ):
+        pass
 
 
 def test_the_emulated_board_is_asked_for_by_name() -> None:
@@ -59,9 +67,14 @@ def test_the_emulated_board_is_asked_for_by_name() -> None:
     [
         (None, "h:1", "--boards CLASS"),
         ("rpi4", None, "--tracker HOST:PORT"),
-        ("rpi4", "h", "HOST:PORT, not 'h'"),
+        ("rpi4", "h", "HOST:PORT, for example 192.0.2.1:9190, not 'h'"),
         ("rpi4", ":1", "HOST:PORT"),
         ("rpi4", "h:port", "HOST:PORT"),
+        ("rpi4", "h:0", "HOST:PORT"),
+        ("rpi4", "h:99999", "HOST:PORT"),
+        ("rpi4", "h:1/path", "HOST:PORT"),
+        ("rpi4", "me@h:1", "HOST:PORT"),
+        ("rpi4", "[::1:9190", "HOST:PORT"),
     ],
 )
 def test_options_that_do_not_fit_together_are_refused(
