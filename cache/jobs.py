@@ -73,15 +73,23 @@ def set_exhausted(session: Session, task_id: int) -> None:
     session.execute(update(TaskRow).where(TaskRow.id == task_id).values(exhausted=True))
 
 
+def job_is_open(session: Session, job_id: int) -> bool:
+    return session.scalar(select(JobRow.state).where(JobRow.id == job_id)) == OPEN
+
+
 def finish_job(session: Session, job_id: int, state: str, reason: str) -> None:
     """Closes the job's open rounds too, and gives back what they had not spent."""
     session.execute(
         update(JobRow)
-        .where(JobRow.id == job_id)
+        .where(JobRow.id == job_id, JobRow.state == OPEN)
         .values(state=state, reason=reason, finished_at=now())
     )
+    # All are locked before the first gives back to the budget: a claim locks in that order too.
     open_rounds = session.scalars(
-        select(RoundRow.id).where(RoundRow.job_id == job_id, RoundRow.state == OPEN)
+        select(RoundRow.id)
+        .where(RoundRow.job_id == job_id, RoundRow.state == OPEN)
+        .order_by(RoundRow.workload_id)
+        .with_for_update()
     )
     for round_id in open_rounds.all():
         close_round(session, round_id, CLOSED)

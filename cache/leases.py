@@ -47,10 +47,16 @@ class Holder:
 
 
 @dataclass(frozen=True)
-class _Observation:
+class Lease:
+    """The lease of a claimed round as it stood when it was read: any sign of life changes it."""
+
+    round_id: int
     epoch: int
     beat: int
-    since: float
+
+    @classmethod
+    def of(cls, row: RoundRow) -> Lease:
+        return cls(row.id, row.epoch, row.beat)
 
 
 class LeaseObserver:
@@ -59,21 +65,19 @@ class LeaseObserver:
     def __init__(self, lease_seconds: float, monotonic: Callable[[], float]) -> None:
         self._lease_seconds = lease_seconds
         self._monotonic = monotonic
-        self._seen: dict[int, _Observation] = {}
+        self._since: dict[Lease, float] = {}
 
-    def dead(self, claimed: Iterable[RoundRow]) -> list[int]:
-        """The ids of those claimed rounds whose lease is dead; `claimed` is all there are."""
+    def dead(self, claimed: Iterable[RoundRow]) -> list[Lease]:
+        """Those leases that are dead, in the order of the rounds; `claimed` is all there are."""
         now = self._monotonic()
-        seen: dict[int, _Observation] = {}
-        dead: list[int] = []
+        since: dict[Lease, float] = {}
+        dead: list[Lease] = []
         for row in claimed:
-            before = self._seen.get(row.id)
-            if before is None or (before.epoch, before.beat) != (row.epoch, row.beat):
-                before = _Observation(row.epoch, row.beat, now)
-            seen[row.id] = before
-            if now - before.since > self._lease_seconds or _holder_is_gone(row):
-                dead.append(row.id)
-        self._seen = seen
+            lease = Lease.of(row)
+            since[lease] = self._since.get(lease, now)
+            if now - since[lease] > self._lease_seconds or _holder_is_gone(row):
+                dead.append(lease)
+        self._since = since
         return dead
 
 

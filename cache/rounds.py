@@ -6,7 +6,7 @@ more, another worker took the round over and the write is refused with LeaseLost
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from sqlalchemy import Select, func, select, update
@@ -15,7 +15,7 @@ from sqlalchemy.orm import Session
 from tunebook.cache.errors import DatabaseError, LeaseLostError
 from tunebook.cache.identities import insert_missing, key_of
 from tunebook.cache.jobs import close_round
-from tunebook.cache.leases import Holder, LeaseObserver
+from tunebook.cache.leases import Holder, Lease, LeaseObserver
 from tunebook.cache.records import Candidate
 from tunebook.cache.tables import (
     CLOSED,
@@ -32,47 +32,98 @@ from tunebook.cache.tables import (
 from tunebook.cache.work import ClaimedRound, RoundProposal, Slot
 
 
-def propose_rounds(session: Session, job_id: int, proposals: Sequence[RoundProposal]) -> int:
+def propose_rounds(
+    session: Session, observer: LeaseObserver, job_id: int, proposals: Sequence[RoundProposal]
+) -> int:
     """See Store.propose_rounds."""
-    job = session.get(JobRow, job_id)
-    if job is None or job.state != OPEN:
-        raise DatabaseError(f"there is no open job {job_id} in this database")
+    # Locked: a round must not be opened in a job that is being finished.
+    job = session.scalars(
+        select(JobRow).where(JobRow.id == job_id).with_for_update(key_share=True)
+    ).one_or_none()
+    if job is None:
+        raise DatabaseError(f"there is no job {job_id} in this database")
+    if job.state != OPEN:
+        return 0
     tasks = {
         task.id: task for task in session.scalars(select(TaskRow).where(TaskRow.job_id == job_id))
     }
     for proposal in proposals:
         if proposal.task_id not in tasks:
             raise DatabaseError(f"task {proposal.task_id} is not one of job {job_id}")
+    dead = _dead_leases(session, observer)
+    inherited: list[tuple[int, dict[str, Any]]] = []
     # Two planners with the same workloads wait for each other's rows in one order, never crosswise.
     for proposal in sorted(proposals, key=lambda proposal: tasks[proposal.task_id].workload_id):
-        task = tasks[proposal.task_id]
-        values = {
-            "job_id": job_id,
-            "task_id": task.id,
-            "workload_id": task.workload_id,
-            "target_id": task.target_id,
-            "emulated": job.emulated,
-            "size": proposal.size,
-            "gain": proposal.gain,
-        }
+        values = _proposed(job, tasks[proposal.task_id], proposal)
         if not insert_missing(session, RoundRow, values):
-            _change_free_round(session, proposal)
+            closing = _change_or_take_over(session, values, dead)
+            if closing is not None:
+                inherited.append((closing, values))
+    # Budgets come after all rounds, as in every other transaction.
+    for round_id, values in inherited:
+        close_round(session, round_id, CLOSED)
+        insert_missing(session, RoundRow, values)
     return session.execute(
         select(func.count()).where(RoundRow.job_id == job_id, RoundRow.state == OPEN)
     ).scalar_one()
 
 
-def _change_free_round(session: Session, proposal: RoundProposal) -> None:
-    """A round with a grant keeps its size: its slots are numbered within it."""
-    free = (
-        RoundRow.task_id == proposal.task_id,
-        RoundRow.state == OPEN,
-        RoundRow.worker.is_(None),
-    )
-    session.execute(update(RoundRow).where(*free).values(gain=proposal.gain))
-    session.execute(
-        update(RoundRow).where(*free, RoundRow.granted.is_(None)).values(size=proposal.size)
-    )
+def _proposed(job: JobRow, task: TaskRow, proposal: RoundProposal) -> dict[str, Any]:
+    return {
+        "job_id": job.id,
+        "task_id": task.id,
+        "workload_id": task.workload_id,
+        "target_id": task.target_id,
+        "emulated": job.emulated,
+        "size": proposal.size,
+        "gain": proposal.gain,
+    }
+
+
+def _change_or_take_over(
+    session: Session, values: dict[str, Any], dead: Collection[Lease]
+) -> int | None:
+    """Makes the open round of a workload on a target what is proposed, unless somebody holds it.
+
+    Gives its id where it must be closed and opened anew: it has another job's grant and slots.
+    """
+    row: RoundRow | None = session.scalars(
+        select(RoundRow)
+        .where(
+            RoundRow.workload_id == values["workload_id"],
+            RoundRow.target_id == values["target_id"],
+            RoundRow.state == OPEN,
+        )
+        .with_for_update()
+        .execution_options(populate_existing=True)
+    ).one_or_none()
+    if row is None or (row.worker is not None and Lease.of(row) not in dead):
+        return None
+    if row.granted is None:
+        session.execute(update(RoundRow).where(RoundRow.id == row.id).values(**values))
+        return None
+    if row.job_id != values["job_id"]:
+        return row.id
+    # Its slots are numbered within what was granted: only the gain may change.
+    row.gain = values["gain"]
+    return None
+
+
+def withdraw_rounds(session: Session, job_id: int) -> None:
+    """See Store.withdraw_rounds."""
+    # Whoever has one locked is claiming it, or taking it over.
+    unwanted = session.scalars(
+        select(RoundRow.id)
+        .where(
+            RoundRow.job_id == job_id,
+            RoundRow.state == OPEN,
+            RoundRow.worker.is_(None),
+            RoundRow.granted.is_(None),
+        )
+        .with_for_update(skip_locked=True)
+    ).all()
+    for round_id in unwanted:
+        close_round(session, round_id, CLOSED)
 
 
 def claim_round(
@@ -102,16 +153,24 @@ def claim_round(
     return _claimed(session, row)
 
 
-def _expire_dead_leases(session: Session, observer: LeaseObserver) -> None:
+def _dead_leases(session: Session, observer: LeaseObserver) -> list[Lease]:
     claimed = session.scalars(
-        select(RoundRow).where(RoundRow.state == OPEN, RoundRow.worker.is_not(None))
+        select(RoundRow)
+        .where(RoundRow.state == OPEN, RoundRow.worker.is_not(None))
+        .order_by(RoundRow.workload_id)
     ).all()
-    for round_id in observer.dead(claimed):
-        epoch = next(row.epoch for row in claimed if row.id == round_id)
-        beat = next(row.beat for row in claimed if row.id == round_id)
+    return observer.dead(claimed)
+
+
+def _expire_dead_leases(session: Session, observer: LeaseObserver) -> None:
+    for lease in _dead_leases(session, observer):
         session.execute(
             update(RoundRow)
-            .where(RoundRow.id == round_id, RoundRow.epoch == epoch, RoundRow.beat == beat)
+            .where(
+                RoundRow.id == lease.round_id,
+                RoundRow.epoch == lease.epoch,
+                RoundRow.beat == lease.beat,
+            )
             .values(worker=None, holder=None, epoch=RoundRow.epoch + 1)
         )
 

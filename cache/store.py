@@ -203,18 +203,30 @@ class Store:
 
     def finish_job(self, job_id: int, state: str, reason: str = "") -> None:
         """Ends the job as `state` (any word but `open`) and closes its open rounds, giving back
-        what they had not spent."""
+        what they had not spent. A job that is finished already stays as it is."""
         with self._database.writing() as session:
             jobs.finish_job(session, job_id, state, reason)
+
+    def job_is_open(self, job_id: int) -> bool:
+        """Whether there is such a job and nobody has finished it yet."""
+        with self._database.reading() as session:
+            return jobs.job_is_open(session, job_id)
 
     # --- rounds ------------------------------------------------------------------------------
     def propose_rounds(self, job_id: int, proposals: Sequence[RoundProposal]) -> int:
         """Makes rounds open, or changes the gain of those open and unclaimed (and the size, while
-        nothing is granted); at most one open round per workload and target, whoever's job it is:
-        a proposal for one that another job has open is left out. Gives how many of this job are
-        open."""
+        nothing is granted). There is at most one open round per workload and target, whoever's
+        job it is: one of another job is taken over where nobody holds it or its lease is dead
+        (what it was granted goes back), and else the proposal is left out. Gives how many of this
+        job are open; none are once the job is finished."""
         with self._database.writing() as session:
-            return rounds.propose_rounds(session, job_id, proposals)
+            return rounds.propose_rounds(session, self._observer, job_id, proposals)
+
+    def withdraw_rounds(self, job_id: int) -> None:
+        """Closes the job's open rounds that nobody ever claimed, so that they stand in no other
+        job's way. The job stays open, and whoever resumes it proposes anew."""
+        with self._database.writing() as session:
+            rounds.withdraw_rounds(session, job_id)
 
     def claim_round(
         self, worker: str, job_id: int | None = None, board_classes: Sequence[str] | None = None

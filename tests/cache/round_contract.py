@@ -127,7 +127,8 @@ class RoundsContract(StoreFixtures):
         mine, other = start_job(store, conv(56)), start_job(store, conv(56), conv(28))
         assert propose_all(store, mine, 4) == 1
         assert propose_all(store, mine, 4) == 1
-        assert propose_all(store, other, 4) == 1
+        assert propose_all(store, other, 4) == 2
+        assert store.propose_rounds(mine, []) == 0
 
     def test_there_is_nothing_to_claim_where_all_is_claimed(self, store: Store) -> None:
         job = start_job(store)

@@ -6,17 +6,29 @@ import pytest
 from lease_contract import LeaseContract, ProcessContract
 from miss_contract import MissContract
 from round_contract import RoundContract
+from shared_rounds_contract import SharedRoundsContract
 from store_contract import StoreContract
 
 
-class TestSQLite(StoreContract, MissContract, RoundContract, LeaseContract, ProcessContract):
+class Contract(
+    StoreContract,
+    MissContract,
+    RoundContract,
+    SharedRoundsContract,
+    LeaseContract,
+    ProcessContract,
+):
+    """All of it."""
+
+
+class TestSQLite(Contract):
     @pytest.fixture
     def url(self, sqlite_url: str) -> str:
         return sqlite_url
 
 
 @pytest.mark.postgresql
-class TestPostgreSQL(StoreContract, MissContract, RoundContract, LeaseContract, ProcessContract):
+class TestPostgreSQL(Contract):
     @pytest.fixture
     def url(self, postgresql_url: str) -> str:
         return postgresql_url
