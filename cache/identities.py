@@ -73,16 +73,18 @@ def find_ids(session: Session, key: ScheduleKey) -> tuple[int, int] | None:
     return None if workload is None or target is None else (workload, target)
 
 
-def workload_tir(session: Session, key: WorkloadKey) -> str:
+def read_workload(session: Session, key: WorkloadKey) -> Workload:
     """Raises DatabaseError for a workload that was never stored."""
-    found = session.scalar(
-        select(WorkloadRow.tir).where(WorkloadRow.id == _workload_ids(key).scalar_subquery())
-    )
+    found = session.execute(
+        select(WorkloadRow.tir, WorkloadRow.flops).where(
+            WorkloadRow.id == _workload_ids(key).scalar_subquery()
+        )
+    ).one_or_none()
     if found is None:
         raise DatabaseError(
             f"the workload {key.op} {key.hash} is not stored; split its model with this database"
         )
-    return zlib.decompress(found).decode()
+    return Workload(key, zlib.decompress(found.tir).decode(), found.flops)
 
 
 def key_of(row: Any, target: str) -> ScheduleKey:

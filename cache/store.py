@@ -7,11 +7,11 @@ from collections.abc import Callable, Sequence
 
 from tunebook.cache import boards, jobs, lookups, rounds, slots, stored_models, stored_records
 from tunebook.cache.database import Database
-from tunebook.cache.identities import workload_tir
+from tunebook.cache.identities import read_workload
 from tunebook.cache.keys import ScheduleKey, WorkloadKey
 from tunebook.cache.leases import LeaseObserver
 from tunebook.cache.misses import LookupAnswer
-from tunebook.cache.records import Candidate, ErrorClass, Measurement, Model, Record
+from tunebook.cache.records import Candidate, ErrorClass, Measurement, Model, Record, Workload
 from tunebook.cache.work import (
     BoardPeak,
     Budget,
@@ -108,10 +108,10 @@ class Store:
         with self._database.reading() as session:
             return stored_models.find_model(session, digest, shapes, target, compiler)
 
-    def workload_tir(self, key: WorkloadKey) -> str:
-        """The TIR of a stored workload. Raises DatabaseError for one that is not."""
+    def workload(self, key: WorkloadKey) -> Workload:
+        """A stored workload with its TIR. Raises DatabaseError for one that is not stored."""
         with self._database.reading() as session:
-            return workload_tir(session, key)
+            return read_workload(session, key)
 
     # --- look-ups ----------------------------------------------------------------------------
     def lookup(self, keys: Sequence[ScheduleKey], *, accept_emulated: bool = False) -> LookupAnswer:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from tunebook.cache.errors import TunebookError
 from tunebook.cache.keys import ScheduleKey
-from tunebook.cache.records import Candidate, Measurement, Record, Workload
+from tunebook.cache.records import Candidate, Measurement, Record
 from tunebook.cache.store import Store, TaskState
 from tunebook.cache.targets import Target
 from tunebook.tuner.build_pool import BuildPool
@@ -59,8 +59,7 @@ class TaskTools:
     def program(self, key: ScheduleKey) -> Program:
         """The task's program."""
         if key not in self._programs:
-            workload = Workload(key.workload, self._store.workload_tir(key.workload), flops=0.0)
-            self._programs[key] = describe(workload)
+            self._programs[key] = describe(self._store.workload(key.workload))
         return self._programs[key]
 
     def build_references(self, keys: Sequence[ScheduleKey]) -> None:

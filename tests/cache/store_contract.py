@@ -59,14 +59,14 @@ class ModelContract(StoreFixtures):
         store.save_model(changed)
         assert store.find_model(changed.digest, changed.shapes, A76, COMPILER) == changed
 
-    def test_the_tir_of_a_workload_comes_back_as_it_was(self, store: Store) -> None:
+    def test_a_workload_comes_back_as_it_was(self, store: Store) -> None:
         workload = dataclasses.replace(conv(), tir='{"µ": 1}' * 1000)
         store.save_model(model_of([workload]))
-        assert store.workload_tir(workload.key) == workload.tir
+        assert store.workload(workload.key) == workload
 
-    def test_the_tir_of_an_unknown_workload_is_an_error(self, store: Store) -> None:
+    def test_an_unknown_workload_is_an_error(self, store: Store) -> None:
         with pytest.raises(DatabaseError, match="not stored"):
-            store.workload_tir(conv().key)
+            store.workload(conv().key)
 
 
 class LookupContract(StoreFixtures):
