@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import signal
 import sys
 from collections.abc import Sequence
 
@@ -38,6 +39,8 @@ app.add_typer(database_command.app, name="db")
 
 def main() -> None:
     """Runs the command line and exits with its code (docs/operations.md lists them)."""
+    # A service manager's stop ends a run as Ctrl-C does: boards and folders are given back.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     logging.basicConfig(
         level=logging.WARNING,
         stream=stderr_copy(),
@@ -63,7 +66,24 @@ def run(arguments: Sequence[str]) -> int:
     except TunebookError as error:
         print_error(str(error))
         return error.exit_code
+    except ModuleNotFoundError as error:
+        package = (error.name or str(error)).partition(".")[0]
+        print_error(
+            f"the module {package} is not installed, which this command needs; "
+            f'run: pip install "tunebook[tune]"'
+        )
+        return ExitCode.INCOMPATIBLE
+    except OSError as error:
+        print_error(_system_error(error))
+        return ExitCode.FAILURE
     return int(code or ExitCode.OK)
+
+
+def _system_error(error: OSError) -> str:
+    """A fault of this machine that nobody expected: which file, and what the system says."""
+    where = f"{error.filename}: " if error.filename else ""
+    said = error.strerror or str(error) or type(error).__name__
+    return f"{where}{said}; check that the place can be written and has room, then run it again"
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -109,6 +110,13 @@ def _library_path(output: Path | str) -> Path:
     library = Path(str(output).removesuffix(".so") + ".so")
     if not library.parent.is_dir():
         raise UsageError(f"the folder {library.parent} of the output does not exist; create it")
+    if not os.access(library.parent, os.W_OK | os.X_OK):
+        raise UsageError(
+            f"the folder {library.parent} of the output cannot be written; give another"
+        )
+    for path in (library, library.with_suffix(".json")):
+        if path.is_dir():
+            raise UsageError(f"the output {path} is a directory; give another name")
     return library
 
 
@@ -175,7 +183,19 @@ def _require_all_scheduled(
 
 
 def _export(executable: Any, manifest: Manifest, library: Path) -> None:
-    """Writes both files, or neither."""
+    """Writes both files, or neither. Raises LinkError and BuildError."""
+    try:
+        _write(executable, manifest, library)
+    except TunebookError:
+        raise
+    except Exception as error:
+        raise BuildError(
+            f"the build cannot be written to {library}: {one_line(error)}; check that its folder "
+            f"can be written and has room"
+        ) from error
+
+
+def _write(executable: Any, manifest: Manifest, library: Path) -> None:
     with tempfile.TemporaryDirectory(dir=library.parent, prefix=".tunebook-") as folder:
         built = Path(folder) / library.name
         executable.export_library(str(built), fcompile=linker_for(manifest.target))

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -55,6 +58,67 @@ def test_an_interruption_says_how_to_go_on(
     monkeypatch.setattr(cli, "app", interrupted)
     assert run(["db", "upgrade"]) == ExitCode.INTERRUPTED
     assert "run the same command to go on" in capfd.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("missing", "arguments"),
+    [
+        ("tvm", ["target", "host"]),
+        ("tvm", ["tune", "model.onnx", "--target", "host"]),
+        ("tvm", ["build", "model.onnx", "--target", "host", "-o", "out"]),
+        ("tvm", ["lookup", "model.onnx", "--target", "host"]),
+        ("tvm", ["demo"]),
+        ("onnx", ["lookup", "model.onnx", "--target", "host"]),
+        ("onnxruntime", ["build", "model.onnx", "--target", "host", "-o", "out"]),
+    ],
+    ids=lambda value: value if isinstance(value, str) else value[0],
+)
+def test_a_module_that_is_not_installed_is_one_line(
+    missing: str, arguments: list[str], tmp_path: Path
+) -> None:
+    """Python's own way of saying that a module is not there: None in its place."""
+    program = (
+        f"import sys; sys.modules[{missing!r}] = None\n"
+        "from tunebook.service.cli import run\n"
+        f"sys.exit(run({arguments!r}))"
+    )
+    ended = subprocess.run(
+        [sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert ended.returncode == ExitCode.INCOMPATIBLE
+    assert ended.stderr == (
+        f"error: the module {missing} is not installed, which this command needs; "
+        'run: pip install "tunebook[tune]"\n'
+    )
+
+
+def test_a_fault_of_the_machine_that_nobody_expected_is_one_line(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "gone"))
+    assert run(["demo"]) == ExitCode.FAILURE
+    err = capfd.readouterr().err
+    assert "gone" in err
+    assert "No such file or directory" in err
+    assert err.count("\n") == 1
+
+
+def test_a_stop_by_the_service_manager_is_like_ctrl_c() -> None:
+    program = (
+        "import os, signal, time\n"
+        "from tunebook.service import cli\n"
+        "def stopped(arguments, **_):\n"
+        "    os.kill(os.getpid(), signal.SIGTERM)\n"
+        "    time.sleep(60)\n"
+        "cli.app = stopped\n"
+        "cli.main()"
+    )
+    ended = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=False
+    )
+    assert ended.returncode == ExitCode.INTERRUPTED
+    assert "run the same command to go on" in ended.stderr
+    assert ended.stderr.count("\n") == 1
 
 
 def test_a_database_is_made_once_and_upgraded_to_where_it_is(

@@ -27,7 +27,7 @@ from tunebook.cache.records import Candidate, Schedule
 from tunebook.cache.store import Store
 from tunebook.cache.targets import Target
 from tunebook.tuner import schedules_database
-from tunebook.tuner.compile_model import compile_model
+from tunebook.tuner.compile_model import BuildError, compile_model
 from tunebook.tuner.compiler import compiler_text
 from tunebook.tuner.hashing import module_hash
 from tunebook.tuner.imported_model import ImportedModel
@@ -389,6 +389,27 @@ def test_options_that_do_not_fit_are_refused(
     with pytest.raises(UsageError, match=said):
         compile_model(read("convolution"), host, **arguments)
     assert tuned_for_all.asked == []
+
+
+def test_an_output_that_is_a_folder_is_refused_before_anything_is_looked_up(
+    read: Read, host: Target, tmp_path: Path
+) -> None:
+    (tmp_path / "built.json").mkdir()
+    with pytest.raises(UsageError, match=r"built\.json is a directory"):
+        compile_model(
+            read("convolution"), host, cache=OneForAll("conv2d", "[]"), output=tmp_path / "built"
+        )
+
+
+def test_a_folder_that_takes_no_files_is_one_line(
+    read: Read, host: Target, tuned_for_all: Any
+) -> None:
+    """Even root cannot write to /proc, which says otherwise when it is asked."""
+    with pytest.raises((BuildError, UsageError)) as refused:
+        compile_model(read("convolution"), host, cache=tuned_for_all, output="/proc/built")
+    assert "/proc" in str(refused.value)
+    assert "can" in str(refused.value)
+    assert "\n" not in str(refused.value)
 
 
 def test_a_file_that_is_no_manifest_is_one_clear_line(tmp_path: Path) -> None:
