@@ -12,11 +12,12 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from tunebook.cache.errors import UntrustedTraceError
-from tunebook.cache.identities import key_of
+from tunebook.cache.identities import find_ids, key_of
 from tunebook.cache.keys import ScheduleKey
 from tunebook.cache.miss_finding import MissFinder
 from tunebook.cache.misses import LookupAnswer
 from tunebook.cache.records import Schedule
+from tunebook.cache.stored_records import fastest_trusted
 from tunebook.cache.tables import RecordRow, ScheduleRow, TargetRow, WorkloadRow
 from tunebook.cache.traces import check_trace
 
@@ -37,13 +38,36 @@ def lookup(session: Session, keys: Sequence[ScheduleKey], accept_emulated: bool)
         try:
             check_trace(schedule.trace)
         except UntrustedTraceError as error:
-            refused[key] = f"record {schedule.record_id} is refused: {error}"
+            trusted = _next_trusted(session, key, accept_emulated)
+            if trusted is None:
+                refused[key] = f"record {schedule.record_id} is refused: {error}"
+            else:
+                hits[key] = trusted
         else:
             hits[key] = schedule
     missing = [key for key in wanted if key not in hits]
     finder = MissFinder(session, accept_emulated=accept_emulated, more_trials=len(missing))
     misses = tuple(finder.find(key, refused.get(key)) for key in missing)
     return LookupAnswer(hits=hits, misses=misses)
+
+
+def _next_trusted(session: Session, key: ScheduleKey, accept_emulated: bool) -> Schedule | None:
+    """What to serve instead of a record whose trace is refused, although it was chosen: it was
+    changed since, or an earlier version allowed more."""
+    ids = find_ids(session, key)
+    assert ids is not None
+    for emulated in (False, True) if accept_emulated else (False,):
+        row = fastest_trusted(session, *ids, emulated)
+        if row is not None:
+            return Schedule(
+                key=key,
+                record_id=row.id,
+                trace=row.trace,
+                module_hash=row.module_hash,
+                seconds=row.seconds,
+                emulated=emulated,
+            )
+    return None
 
 
 def _served(

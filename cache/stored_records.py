@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from sqlalchemy import delete, select, update
 from sqlalchemy.orm import Session, defer
 
-from tunebook.cache.errors import DatabaseError
+from tunebook.cache.errors import DatabaseError, UntrustedTraceError
 from tunebook.cache.identities import find_ids, find_target, insert_missing, key_of
 from tunebook.cache.keys import ScheduleKey
 from tunebook.cache.records import Candidate, ErrorClass, Measurement, Record
 from tunebook.cache.tables import RecordRow, ScheduleRow, TargetRow, WorkloadRow
+from tunebook.cache.traces import check_trace
 
 # Long compiler output helps nobody twice; what is kept still shows the cause.
 ERROR_TEXT_LIMIT = 4000
@@ -165,18 +167,45 @@ def _choose_served(session: Session, row: Any) -> None:
         "target_id": row.target_id,
         "emulated": row.emulated,
     }
-    best = session.execute(
-        select(RecordRow.id, RecordRow.seconds)
-        .filter_by(**place, verified=True)
-        .where(RecordRow.seconds.is_not(None))
-        .order_by(RecordRow.seconds, RecordRow.id)
-        .limit(1)
-    ).one_or_none()
+    verified = _verified(session, **place)
+    # Where no trace is trusted, a look-up names the one that it refuses.
+    best = next(filter(_is_trusted, verified), verified[0] if verified else None)
     session.execute(delete(ScheduleRow).filter_by(**place))
     if best is not None:
         insert_missing(
             session, ScheduleRow, {**place, "record_id": best.id, "seconds": best.seconds}
         )
+
+
+def fastest_trusted(
+    session: Session, workload_id: int, target_id: int, emulated: bool
+) -> Any | None:
+    """The id, seconds, trace and module hash of what may be served; None where nothing may."""
+    verified = _verified(session, workload_id, target_id, emulated)
+    return next(filter(_is_trusted, verified), None)
+
+
+def _verified(session: Session, workload_id: int, target_id: int, emulated: bool) -> Sequence[Any]:
+    """Fastest first. There are few: a round verifies its best only."""
+    return session.execute(
+        select(RecordRow.id, RecordRow.seconds, RecordRow.trace, RecordRow.module_hash)
+        .where(
+            RecordRow.workload_id == workload_id,
+            RecordRow.target_id == target_id,
+            RecordRow.emulated == emulated,
+            RecordRow.verified,
+            RecordRow.seconds.is_not(None),
+        )
+        .order_by(RecordRow.seconds, RecordRow.id)
+    ).all()
+
+
+def _is_trusted(record: Any) -> bool:
+    try:
+        check_trace(record.trace)
+    except UntrustedTraceError:
+        return False
+    return True
 
 
 def _records() -> Any:

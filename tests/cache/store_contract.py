@@ -17,6 +17,7 @@ from cache_samples import (
     model_of,
     run_sql,
     serve,
+    start_job,
     success,
 )
 
@@ -160,6 +161,38 @@ class LookupContract(StoreFixtures):
         (miss,) = store.lookup([key]).misses
         assert miss.reason is MissReason.UNVERIFIED
         assert "pragma_import_llvm" in miss.explanation
+
+    def test_the_next_best_is_served_in_place_of_a_refused_trace(
+        self, store: Store, url: str
+    ) -> None:
+        key = conv().key.on(A76)
+        ids = measure(store, conv(), {"slow": success(3e-3), "fast": success(1e-3)})
+        for record in ids.values():
+            store.mark_verified(record)
+        statement = "UPDATE records SET trace = :trace WHERE id = :id"
+        run_sql(url, statement, trace=EVIL_TRACE, id=ids["fast"])
+        served = store.lookup([key]).hits[key]
+        assert (served.record_id, served.seconds) == (ids["slow"], 3e-3)
+
+    def test_a_refused_trace_is_not_chosen_while_there_is_another(
+        self, store: Store, url: str
+    ) -> None:
+        ids = measure(store, conv(), {"slow": success(3e-3), "fast": success(1e-3)})
+        statement = "UPDATE records SET trace = :trace WHERE id = :id"
+        run_sql(url, statement, trace=EVIL_TRACE, id=ids["fast"])
+        for record in ids.values():
+            store.mark_verified(record)
+        assert store.task_states(start_job(store))[0].served_seconds == 3e-3
+
+    def test_an_emulated_timing_does_not_stand_in_for_a_refused_trace(
+        self, store: Store, url: str
+    ) -> None:
+        key = serve(store, conv(), emulated=True)
+        serve(store, conv(), emulated=False)
+        statement = "UPDATE records SET trace = :trace WHERE emulated = :emulated"
+        run_sql(url, statement, trace=EVIL_TRACE, emulated=False)
+        assert store.lookup([key]).hits == {}
+        assert store.lookup([key], accept_emulated=True).hits[key].emulated
 
 
 class RecordContract(StoreFixtures):
