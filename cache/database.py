@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import platformdirs
 from sqlalchemy import Connection, Engine, create_engine, event
@@ -153,7 +154,9 @@ def _sqlite_engine(url: URL, *, read_only: bool) -> Engine:
     if read_only:
         if not path.exists():
             raise DatabaseError(f"there is no database at {path}; tune first, or give --db")
-        url = url.set(database=f"file:{path}", query={"uri": "true", **_read_only_mode(path)})
+        url = url.set(
+            database=f"file:{quote(str(path))}", query={"uri": "true", **_read_only_mode(path)}
+        )
     else:
         try:
             path.parent.mkdir(parents=True, exist_ok=True)

@@ -68,6 +68,16 @@ class TestFindingADatabase:
         with Store.open(sqlite_url, read_only=True) as store:
             assert list(store.lookup([key]).hits) == [key]
 
+    @pytest.mark.parametrize("name", ["what?.db", "a#1.db", "50%25.db", "a b&mode=rw.db", "ü.db"])
+    def test_a_file_of_any_name_is_read_and_written(self, tmp_path: Path, name: str) -> None:
+        path = str(tmp_path / name)
+        with Store.open(path) as store:
+            key = serve(store, conv())
+        with Store.open(path, read_only=True) as store:
+            assert list(store.lookup([key]).hits) == [key]
+        made = {file.name.removesuffix("-wal").removesuffix("-shm") for file in tmp_path.iterdir()}
+        assert made == {name}
+
     def test_many_processes_may_make_the_same_file_at_once(self, tmp_path: Path) -> None:
         path = str(tmp_path / "tunebook.db")
         assert run_at_once(6, "create", path) == [path] * 6
