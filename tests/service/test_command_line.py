@@ -95,8 +95,9 @@ def test_a_module_that_is_not_installed_is_one_line(
 def test_a_fault_of_the_machine_that_nobody_expected_is_one_line(
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "gone"))
-    assert run(["demo"]) == ExitCode.FAILURE
+    with monkeypatch.context() as patched:
+        patched.setattr(tempfile, "tempdir", str(tmp_path / "gone"))
+        assert run(["demo"]) == ExitCode.FAILURE
     err = capfd.readouterr().err
     assert "gone" in err
     assert "No such file or directory" in err
