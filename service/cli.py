@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import signal
 import sys
 from collections.abc import Sequence
@@ -19,7 +20,7 @@ from tunebook.service import (
     target_command,
     tune_command,
 )
-from tunebook.service.output import print_error, print_misses, stderr_copy
+from tunebook.service.output import print_error, print_misses
 
 app = typer.Typer(
     name="tunebook",
@@ -41,11 +42,9 @@ def main() -> None:
     """Runs the command line and exits with its code (docs/operations.md lists them)."""
     # A service manager's stop ends a run as Ctrl-C does: boards and folders are given back.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    logging.basicConfig(
-        level=logging.WARNING,
-        stream=stderr_copy(),
-        format="%(levelname)s %(name)s: %(message)s",
-    )
+    # Native code is silenced by closing its stderr for a while (tvm_compat); ours stays open.
+    sys.stderr = os.fdopen(os.dup(sys.stderr.fileno()), "w", buffering=1)
+    logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s")
     sys.exit(run(sys.argv[1:]))
 
 

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Sequence
-from functools import cache
-from typing import Any, TextIO
+from typing import Any
 
 from pydantic import BaseModel
 from rich.console import Console
@@ -46,12 +44,6 @@ def _difference_document(difference: Difference) -> dict[str, Any]:
         "wanted": difference.wanted,
         "nearest": difference.nearest,
     }
-
-
-@cache
-def stderr_copy() -> TextIO:
-    """The stderr that this process was started with, also while native code is silenced."""
-    return os.fdopen(os.dup(2), "w", buffering=1)
 
 
 def print_error(text: str) -> None:

@@ -13,7 +13,7 @@ from rich.table import Table
 
 from tunebook.cache.store import TaskState
 from tunebook.service.durations import show_duration
-from tunebook.service.output import print_table, print_text, show_seconds, stderr_copy
+from tunebook.service.output import print_table, print_text, show_seconds
 
 if TYPE_CHECKING:
     from tunebook.workers.progress import Progress as RunProgress
@@ -58,7 +58,7 @@ class ProgressView:
             BarColumn(),
             MofNCompleteColumn(),
             TextColumn("{task.description}"),
-            console=Console(file=stderr_copy()),
+            console=Console(stderr=True),
             disable=quiet,
             transient=True,
         )
