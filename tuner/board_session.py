@@ -15,7 +15,7 @@ from tvm import rpc
 
 from tunebook.cache.errors import BoardError
 from tunebook.cache.keys import WorkloadKey
-from tunebook.tuner.board_tracker import identity, request_board
+from tunebook.tuner.board_tracker import BoardOffer, identity, request_board
 from tunebook.tuner.program import Program
 from tunebook.tuner.tensors import Array, byte_count, random_inputs, spoiled
 from tunebook.tuner.trials import BoardAddress
@@ -33,7 +33,8 @@ _KEPT_LIBRARIES = 64
 class BoardSession:
     """A board of a class, held until `close` or until `limit` seconds have passed.
 
-    The board ends the session after `limit` seconds, whatever runs in it. Opening one raises
+    The board ends the session after `limit` seconds, whatever runs in it; `waited` is how many
+    passed before there was a board. Opening one raises
     BoardError and nothing else; every method may raise what TVM raises when the session ends
     meanwhile.
     """
@@ -46,42 +47,50 @@ class BoardSession:
         self._files = 0
         self._libraries: OrderedDict[Path, Any] = OrderedDict()
         self._arguments: OrderedDict[WorkloadKey, tuple[Program, list[Any]]] = OrderedDict()
-        self._connect(board_timeout)
-        try:
-            self._set_up(num_cores)
-        except Exception as error:  # whatever TVM raises: nothing of a trial runs yet
-            self.close()
-            raise BoardError(
-                f"the board at {self._host}:{self._port} ends a session as it begins "
-                f"({_first_line(error)}); look into its agent's log and start it again"
-            ) from error
+        self.waited = self._connect(num_cores, board_timeout)
 
-    def _set_up(self, num_cores: int) -> None:
-        self._session.get_function("runtime.config_threadpool")(_BIG_CORES, num_cores)
-        self._state = self._function("tunebook.board.state")
-        name = self._function("tunebook.board.name")
-        self.board = str(name()) if name is not None else f"{self._host}:{self._port}"
-
-    def _connect(self, board_timeout: float) -> None:
-        deadline = time.monotonic() + board_timeout
+    def _connect(self, num_cores: int, board_timeout: float) -> float:
+        """Gives the seconds until a board was free."""
+        asked = time.monotonic()
+        deadline = asked + board_timeout
+        refusal: BoardError | None = None
         while True:
-            left = max(0.0, deadline - time.monotonic())
-            offer = request_board(self._address, left if left else 0.01)
-            self._host, self._port = offer.host, offer.port
-            self._identity = offer.identity
-            self._began = time.monotonic()
+            offer = self._request(max(0.01, deadline - time.monotonic()), refusal)
             try:
-                self._session = rpc.connect(
-                    offer.host, offer.port, offer.match_key, session_timeout=self._limit
-                )
-                return
+                self._open(offer, num_cores)
+                return self._began - asked
             except Exception as error:  # the tracker offers a board that is gone for a while
+                refusal = BoardError(
+                    f"the board at {offer.host}:{offer.port} does not open a session "
+                    f"({_first_line(error)}); start its agent again"
+                )
                 if time.monotonic() >= deadline:
-                    raise BoardError(
-                        f"the board at {offer.host}:{offer.port} does not open a session "
-                        f"({_first_line(error)}); start its agent again"
-                    ) from error
+                    raise refusal from error
                 time.sleep(_REFUSED_SECONDS)
+
+    def _request(self, seconds: float, refusal: BoardError | None) -> BoardOffer:
+        try:
+            return request_board(self._address, seconds)
+        except BoardError as error:
+            if refusal is None:
+                raise
+            raise refusal from error
+
+    def _open(self, offer: BoardOffer, num_cores: int) -> None:
+        self._host, self._port = offer.host, offer.port
+        self._identity = offer.identity
+        self._began = time.monotonic()
+        self._session = rpc.connect(
+            offer.host, offer.port, offer.match_key, session_timeout=self._limit
+        )
+        try:
+            self._session.get_function("runtime.config_threadpool")(_BIG_CORES, num_cores)
+            self._state = self._function("tunebook.board.state")
+            name = self._function("tunebook.board.name")
+            self.board = str(name()) if name is not None else f"{self._host}:{self._port}"
+        except Exception:
+            self.close()
+            raise
 
     @property
     def seconds_left(self) -> float:

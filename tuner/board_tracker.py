@@ -8,6 +8,7 @@ from __future__ import annotations
 import socket
 import struct
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any
@@ -21,6 +22,8 @@ _ANSWER_SECONDS = 10.0
 # A tracker that is being restarted is given this long to listen again.
 _LISTEN_SECONDS = 3.0
 _RETRY_SECONDS = 0.2
+# What a connection that ends raises, and an answer that makes no sense.
+_BROKEN = (OSError, ValueError, TypeError, KeyError, AttributeError, struct.error)
 
 
 @dataclass(frozen=True)
@@ -36,6 +39,21 @@ class BoardOffer:
     identity: str | None
 
 
+@dataclass(frozen=True)
+class _Registered:
+    """A board at the tracker: its class, where it listens, and what its agent calls itself."""
+
+    board_class: str
+    place: tuple[str, int]
+    agent_id: str | None
+
+    @classmethod
+    def from_answer(cls, told: dict[str, Any]) -> _Registered:
+        host, port = told["addr"]
+        board_class = told["key"].removeprefix("server:")
+        return cls(board_class, (host, port), told.get("tunebook", {}).get("id"))
+
+
 def request_board(address: BoardAddress, timeout: float) -> BoardOffer:
     """A free board of the class. Raises BoardError after `timeout` seconds without one."""
     with _Tracker(address, min(timeout, _LISTEN_SECONDS)) as tracker:
@@ -43,10 +61,8 @@ def request_board(address: BoardAddress, timeout: float) -> BoardOffer:
             return tracker.request(address.board_class, timeout)
         except TimeoutError:
             pass
-        except (OSError, ValueError, struct.error) as error:
-            raise BoardError(
-                f"the tracker at {_place(address)} ended the connection ({error}); check its log"
-            ) from error
+        except _BROKEN as error:
+            raise BoardError(_broken(address, error)) from error
     raise BoardError(_nothing_free(address, timeout))
 
 
@@ -58,24 +74,27 @@ def identity(address: BoardAddress, host: str, port: int) -> str | None:
     """
     try:
         return _identity(_registered(address), address.board_class, host, port)
-    except (OSError, BoardError):
+    except BoardError:
         return None
 
 
-def _identity(boards: list[dict[str, Any]], board_class: str, host: str, port: int) -> str | None:
+def _identity(boards: Sequence[_Registered], board_class: str, host: str, port: int) -> str | None:
     for board in boards:
-        if board.get("key") == f"server:{board_class}" and board["addr"] == [host, port]:
-            return str(board.get("tunebook", {}).get("id", f"{host}:{port}"))
+        if board.board_class == board_class and board.place == (host, port):
+            return board.agent_id or f"{host}:{port}"
     return None
 
 
-def _registered(address: BoardAddress) -> list[dict[str, Any]]:
+def _registered(address: BoardAddress) -> list[_Registered]:
     with _Tracker(address, _LISTEN_SECONDS) as tracker:
-        return tracker.boards()
+        try:
+            return tracker.boards()
+        except _BROKEN as error:
+            raise BoardError(_broken(address, error)) from error
 
 
 def _nothing_free(address: BoardAddress, timeout: float) -> str:
-    boards = [board["key"].removeprefix("server:") for board in _registered(address)]
+    boards = [board.board_class for board in _registered(address)]
     ours = boards.count(address.board_class)
     where = f"class '{address.board_class}' at the tracker {_place(address)}"
     if ours:
@@ -90,12 +109,16 @@ def _nothing_free(address: BoardAddress, timeout: float) -> str:
     )
 
 
+def _broken(address: BoardAddress, error: Exception) -> str:
+    return f"the tracker at {_place(address)} ended the connection ({error}); check its log"
+
+
 def _place(address: BoardAddress) -> str:
     return f"{address.tracker_host}:{address.tracker_port}"
 
 
 class _Tracker:
-    """A connection to a tracker. Every method raises OSError when the tracker is gone."""
+    """A connection to a tracker; making one raises BoardError, every method what is `_BROKEN`."""
 
     def __init__(self, address: BoardAddress, patience: float) -> None:
         self._socket = _connect(address, patience)
@@ -116,9 +139,9 @@ class _Tracker:
         found = _identity(self.boards(), board_class, host, port)
         return BoardOffer(host, port, match_key, found)
 
-    def boards(self) -> list[dict[str, Any]]:
-        boards: list[dict[str, Any]] = self._ask([rpc.TrackerCode.SUMMARY])["server_info"]
-        return boards
+    def boards(self) -> list[_Registered]:
+        boards = self._ask([rpc.TrackerCode.SUMMARY])["server_info"]
+        return [_Registered.from_answer(board) for board in boards]
 
     def _ask(self, message: list[Any], timeout: float = _ANSWER_SECONDS) -> Any:
         rpc.sendjson(self._socket, message)

@@ -30,14 +30,14 @@ from tunebook.tuner.verify import compare, finite_share
 # What ends a session: texts of Tunebook's agent, and of TVM's own server.
 _ENDED = "BoardSessionEnded"
 _OUT_OF_TIME = ("its time limit of", "RPCSessionTimeoutError")
-_AGENT_STOPPED = "the board agent stopped"
 # The board's end of a session and ours differ by no more than this.
 _CLOCK_SECONDS = 0.3
 # Until the tracker knows that a board which ended with its session is gone.
 _GONE_SECONDS = 0.3
 # With less than this share of a reference finite, other inputs show more.
 _FINITE_SHARE = 0.5
-_REFERENCES = 16
+# Outputs of unscheduled programs are kept up to so many bytes, inputs included.
+_KEPT_BYTES = 256 * 2**20
 
 Outcome = Measurement | VerificationResult
 
@@ -49,6 +49,10 @@ class _Reference:
     inputs: list[Array]
     outputs: list[Array]
 
+    @property
+    def bytes(self) -> int:
+        return sum(one.nbytes for one in (*self.inputs, *self.outputs))
+
 
 class _ReferenceFailed(Exception):
     """The unscheduled program did not finish; the cause is what was raised."""
@@ -59,11 +63,12 @@ class BoardTrials:
 
     def __init__(self) -> None:
         self._session: BoardSession | None = None
+        self._waited = 0.0  # in this trial, for boards that others had
         self._references: OrderedDict[tuple[str, str], _Reference] = OrderedDict()
 
     def carry_out(self, job: MeasuringJob, answer: Answer) -> Outcome | NoBoard:
         """One trial's outcome; announces with TrialStarted that a board has it."""
-        began = time.monotonic()
+        began, self._waited = time.monotonic(), 0.0
         try:
             session = self._session_for(job.settings)
             answer(TrialStarted(session.board, session.seconds_left))
@@ -95,6 +100,7 @@ class BoardTrials:
                 limit=limit or settings.session_seconds,
                 board_timeout=settings.board_timeout,
             )
+            self._waited += self._session.waited
         return self._session
 
     def _prepare(self, session: BoardSession, job: MeasuringJob, answer: Answer) -> BoardSession:
@@ -137,7 +143,7 @@ class BoardTrials:
             except Exception as error:
                 raise _ReferenceFailed from error
         self._references[name] = kept
-        if len(self._references) > _REFERENCES:
+        while sum(one.bytes for one in self._references.values()) > _KEPT_BYTES:
             self._references.popitem(last=False)
         return kept
 
@@ -161,7 +167,7 @@ class BoardTrials:
             board=session.board,
             board_class=job.settings.address.board_class,
             emulated=job.settings.address.emulated,
-            board_seconds=time.monotonic() - began,
+            board_seconds=time.monotonic() - began - self._waited,
         )
 
 
@@ -219,7 +225,7 @@ def _classify(session: BoardSession, error: Exception) -> tuple[ErrorClass, str]
     limit = f"the kernel did not finish before the board ended the session: {text}"
     if any(sign in text for sign in _OUT_OF_TIME):
         return ErrorClass.RUN_TIMEOUT, limit
-    if _ENDED in text and _AGENT_STOPPED not in text:
+    if _ENDED in text:
         return ErrorClass.RUN, f"the kernel crashed: {text[text.index(_ENDED) :]}"
     if session.is_alive():
         return ErrorClass.RUN, text

@@ -107,10 +107,6 @@ class Measurer:
         """Times so many runs one by one: the fastest is one that nothing disturbed."""
         return self._measure(MeasureJob(self._settings, program, library, single_runs=runs))
 
-    def measure_reference(self, library: BuiltLibrary, program: Program) -> Measurement:
-        """Times the unscheduled program: what tuning is compared with."""
-        return self.measure(library, program)
-
     def verify(
         self, candidate: BuiltLibrary, reference: BuiltLibrary, program: Program
     ) -> VerificationResult:
@@ -170,18 +166,20 @@ class Measurer:
                 return self._ask_once(job, kind)
 
     def _ask_once(self, job: MeasuringJob, kind: type[OutcomeT]) -> OutcomeT | _Lost:
-        began = time.monotonic()
         board: str | None = None
-        deadline = began + self._settings.board_timeout + _CONNECT_SECONDS
+        began = 0.0
         try:
             child = self._running_child()
             child.forget_output()
             child.send(job)
+            deadline = time.monotonic() + self._settings.board_timeout + _CONNECT_SECONDS
             while True:
                 message = child.receive(max(0.0, deadline - time.monotonic()))
                 if isinstance(message, TrialStarted):
+                    now = time.monotonic()
+                    began = began if board else now
                     board = message.board
-                    deadline = time.monotonic() + message.seconds_left + _GRACE_SECONDS
+                    deadline = now + message.seconds_left + _GRACE_SECONDS
                 elif isinstance(message, NoBoard):
                     raise BoardError(message.text)
                 elif isinstance(message, kind):

@@ -6,6 +6,7 @@ import os
 import platform
 import signal
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -277,9 +278,10 @@ class TestWithoutABoard:
         assert f"registered there: {board.address.board_class}" in text
         assert "--boards" in text
 
-    def test_all_busy_is_said(self, board, measurer, normal, program) -> None:
-        measurer.measure(normal, program)  # and keeps the board
-        text = _refusal(board.address, normal, program)
+    def test_all_busy_is_said(self, board, normal, program) -> None:
+        with Measurer(board.address, num_cores=CORES) as other:
+            other.measure(normal, program)  # and keeps the board
+            text = _refusal(board.address, normal, program)
         assert "1 registered, all busy" in text
         assert "--board-timeout" in text
 
@@ -293,6 +295,26 @@ class TestWithoutABoard:
         threading.Timer(1.0, measurer.close).start()
         with Measurer(board.address, num_cores=CORES, board_timeout=60) as second:
             assert second.measure(normal, program).error is None
+
+    def test_waiting_for_one_costs_no_board_seconds(self, board, kernel, normal, program) -> None:
+        released: list[float] = []
+
+        def release() -> None:
+            released.append(time.monotonic())
+            first.close()
+
+        with (
+            Measurer(board.address, num_cores=CORES) as first,
+            Measurer(board.address, num_cores=CORES) as second,
+        ):
+            # Its process runs and its session is gone, so that it asks for a board at once.
+            assert second.measure(kernel("abort()"), program).error is ErrorClass.RUN
+            first.measure(normal, program)  # and keeps the board
+            threading.Timer(1.0, release).start()
+            measured = second.measure(normal, program)
+            ended = time.monotonic()
+        assert measured.error is None, measured.error_text
+        assert measured.board_seconds <= ended - released[0]
 
 
 class TestClosing:
