@@ -31,6 +31,8 @@ from tunebook.cache.tables import (
 )
 from tunebook.cache.work import Budget, TaskState
 
+_ATTEMPTS = 5
+
 
 def submit_job(
     session: Session,
@@ -45,15 +47,28 @@ def submit_job(
     if model is None:
         raise DatabaseError(f"there is no model {model_id} in this database; save it first")
     budget_id = _ensure_budget(session, model)
-    raised = _set_limit(session, budget_id, trials, more)
     place = {"model_id": model_id, "board_class": board_class, "emulated": emulated}
-    created = insert_missing(session, JobRow, {**place, "budget_id": budget_id, "state": OPEN})
-    job_id = session.execute(select(JobRow.id).filter_by(**place, state=OPEN)).scalar_one()
+    job_id, created = _open_job(session, place, budget_id)
+    # Job, rounds, budget: whoever needs several of them locks them in this order.
+    raised = _set_limit(session, budget_id, trials, more)
     if created:
         _add_tasks(session, job_id, model, board_class, emulated)
     if raised:
         session.execute(update(TaskRow).where(TaskRow.job_id == job_id).values(exhausted=False))
     return job_id
+
+
+def _open_job(session: Session, place: dict[str, Any], budget_id: int) -> tuple[int, bool]:
+    """Creates or finds the open job, locks it, and tells whether it was created."""
+    for _ in range(_ATTEMPTS):
+        created = insert_missing(session, JobRow, {**place, "budget_id": budget_id, "state": OPEN})
+        job_id = session.scalars(
+            select(JobRow.id).filter_by(**place, state=OPEN).with_for_update(key_share=True)
+        ).one_or_none()
+        if job_id is not None:
+            return job_id, created
+        # There was one, and somebody finished it before it could be locked.
+    raise DatabaseError("others finished this job each time it was about to be resumed; try again")
 
 
 def read_budget(session: Session, job_id: int) -> Budget:
@@ -221,14 +236,14 @@ def _ensure_budget(session: Session, model: ModelRow) -> int:
         "compiler": model.compiler,
     }
     insert_missing(session, BudgetRow, {**identity})
-    return session.execute(
-        select(BudgetRow.id).filter_by(**identity).with_for_update()
-    ).scalar_one()
+    return session.execute(select(BudgetRow.id).filter_by(**identity)).scalar_one()
 
 
 def _set_limit(session: Session, budget_id: int, trials: int | None, more: int | None) -> bool:
     """Gives whether the budget allows more trials than before."""
-    row = session.execute(select(BudgetRow).where(BudgetRow.id == budget_id)).scalar_one()
+    row = session.execute(
+        select(BudgetRow).where(BudgetRow.id == budget_id).with_for_update()
+    ).scalar_one()
     if trials is not None and more is not None:
         raise BudgetError("--trials sets the total and --more adds to it; give one of them")
     if trials is None and more is None:

@@ -196,6 +196,14 @@ class ProcessContract(StoreFixtures):
         budget = store.budget(job)
         assert (budget.spent, budget.board_seconds) == (1, 40.0)
 
+    def test_four_processes_may_resume_and_finish_one_job_at_once(
+        self, store: Store, url: str
+    ) -> None:
+        assert run_at_once(4, "resume_and_finish", url, 25) == [25] * 4
+        job = start_job(store, conv(56), conv(28))
+        assert store.propose_rounds(job, []) == 0
+        assert store.budget(job).granted == 0
+
     def test_after_kill_9_the_round_goes_on_at_once_with_its_slots(
         self, store: Store, url: str
     ) -> None:

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from cache_samples import candidates, success
+from cache_samples import candidates, conv, propose_all, start_job, success
 
 from tunebook.cache.store import Store
 
@@ -48,6 +48,18 @@ def hold(url: str, job: str) -> int:
     return 0
 
 
+def resume_and_finish(url: str, times: str) -> int:
+    """Resumes, works for and finishes one job again and again."""
+    with Store.open(url) as store:
+        for _ in range(int(times)):
+            job = start_job(store, conv(56), conv(28))
+            propose_all(store, job, 4)
+            store.claim_round("worker", job)
+            store.claim_round("worker", job)
+            store.finish_job(job, "done")
+    return int(times)
+
+
 def create(url: str) -> str:
     """Opens a database that is not there yet."""
     with Store.open(url) as store:
@@ -58,6 +70,7 @@ TASKS: dict[str, Callable[..., Any]] = {
     "reserve": reserve,
     "repeat": repeat,
     "hold": hold,
+    "resume_and_finish": resume_and_finish,
     "create": create,
 }
 
