@@ -9,6 +9,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from pydantic import BaseModel
 
+from tunebook.cache.errors import ExitCode
+from tunebook.cache.misses import LookupAnswer, ScheduleMissError
+from tunebook.service.mending import MendableCache
+from tunebook.service.models import open_model
 from tunebook.service.options import (
     AcceptEmulated,
     AsJson,
@@ -38,10 +42,10 @@ class OnMiss(str, Enum):
 
 
 class BuildDocument(BaseModel):
-    """A build as machines read it."""
+    """A build as machines read it; without library and manifest it was refused for its misses."""
 
-    library: str
-    manifest: str
+    library: str | None
+    manifest: str | None
     hits: int
     misses: list[MissDocument]
 
@@ -59,29 +63,34 @@ def build(
     accept_emulated: AcceptEmulated = False,
     db: DatabaseUrl = None,
     as_json: AsJson = False,
-) -> None:
+) -> int:
     """Compile a model with the schedules of the cache; a miss is an error with its reasons."""
+    opened = open_model(model, target, shape)
     # Only here: `tunebook --help` should not wait for TVM.
     from tunebook.tuner.compile_model import compile_model
-    from tunebook.tuner.frontend import read_model
-    from tunebook.tuner.llvm_targets import resolve_target
-    from tunebook.tuner.shapes import parse_shape_options
 
-    resolved = resolve_target(target)
-    imported = read_model(model, parse_shape_options(shape or []), trust_pickles=True)
-    with open_store(db) as store:
-        compiled = compile_model(
-            imported,
-            resolved,
-            cache=store,
-            on_miss=on_miss.value,
-            accept_emulated=accept_emulated,
-            output=output,
-        )
+    options = opened.options(db, accept_emulated=accept_emulated, output=output)
+    with open_store(db, read_only=True) as store:
+        cache = MendableCache(store, options)
+        try:
+            compiled = compile_model(
+                opened.imported,
+                opened.target,
+                cache=cache,
+                on_miss=on_miss.value,
+                accept_emulated=accept_emulated,
+                output=output,
+            )
+        except ScheduleMissError as error:
+            if not as_json:
+                raise
+            print_json(_refused_document(cache.answer))
+            return error.exit_code
     if as_json:
         print_json(build_document(compiled))
     else:
         _print_build(compiled)
+    return ExitCode.OK
 
 
 def build_document(compiled: CompiledModel) -> BuildDocument:
@@ -91,6 +100,15 @@ def build_document(compiled: CompiledModel) -> BuildDocument:
         manifest=str(compiled.manifest_path),
         hits=compiled.hits,
         misses=[miss_document(miss) for miss in compiled.misses],
+    )
+
+
+def _refused_document(answer: LookupAnswer) -> BuildDocument:
+    return BuildDocument(
+        library=None,
+        manifest=None,
+        hits=len(answer.hits),
+        misses=[miss_document(miss) for miss in answer.misses],
     )
 
 

@@ -5,8 +5,11 @@ from __future__ import annotations
 from pydantic import BaseModel
 from rich.table import Table
 
+from tunebook.cache.errors import ExitCode
 from tunebook.cache.misses import LookupAnswer, ScheduleMissError
 from tunebook.cache.records import Schedule
+from tunebook.service.mending import MendableCache
+from tunebook.service.models import open_model
 from tunebook.service.options import (
     AcceptEmulated,
     AsJson,
@@ -51,28 +54,22 @@ def lookup(
     as_json: AsJson = False,
 ) -> int:
     """Look up every schedule that a build of the model would ask for."""
+    opened = open_model(model, target, shape)
     # Only here: `tunebook --help` should not wait for TVM.
-    from tunebook.tuner.frontend import read_model
-    from tunebook.tuner.llvm_targets import resolve_target
     from tunebook.tuner.prepare import prepare
-    from tunebook.tuner.shapes import parse_shape_options
     from tunebook.tuner.split import split_model
 
-    resolved = resolve_target(target)
-    imported = read_model(model, parse_shape_options(shape or []), trust_pickles=True)
-    split = split_model(prepare(imported, resolved))
-    with open_store(db) as store:
-        answer = store.lookup(split.keys, accept_emulated=accept_emulated)
+    split = split_model(prepare(opened.imported, opened.target))
+    with open_store(db, read_only=True) as store:
+        cache = MendableCache(store, opened.options(db, accept_emulated=accept_emulated))
+        answer = cache.lookup(split.keys, accept_emulated=accept_emulated)
     if as_json:
         print_json(lookup_document(answer))
     else:
         _print_hits(list(answer.hits.values()), len(split.keys))
-    if answer.misses:
-        error = ScheduleMissError(answer.misses)
-        if not as_json:
-            raise error
-        return error.exit_code
-    return 0
+    if answer.misses and not as_json:
+        raise ScheduleMissError(answer.misses)
+    return ExitCode.MISS if answer.misses else ExitCode.OK
 
 
 def lookup_document(answer: LookupAnswer) -> LookupDocument:

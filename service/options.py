@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from tunebook.cache.store import Store
+from tunebook.service.mending import DATABASE_VARIABLE
 
 ModelPath = Annotated[
     Path, typer.Argument(metavar="MODEL", help="An ONNX model, or a .pt2 file of torch.export.")
@@ -30,7 +31,7 @@ DatabaseUrl = Annotated[
     str | None,
     typer.Option(
         "--db",
-        envvar="TUNEBOOK_DATABASE_URL",
+        envvar=DATABASE_VARIABLE,
         help="The database: a file, or an SQLAlchemy URL. Default: in your data folder.",
     ),
 ]
@@ -55,6 +56,6 @@ AcceptEmulated = Annotated[
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document for machines.")]
 
 
-def open_store(url: str | None) -> Store:
-    """The store behind --db."""
-    return Store.open(url)
+def open_store(url: str | None, *, read_only: bool = False) -> Store:
+    """The store behind --db; what only reads makes no file where none is."""
+    return Store.open(url, read_only=read_only)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from typing import Any
 
 from pydantic import BaseModel
 from rich.console import Console
@@ -12,7 +11,15 @@ from rich.table import Table
 from rich.text import Text
 
 from tunebook.cache.keys import ScheduleKey
-from tunebook.cache.misses import Difference, Miss
+from tunebook.cache.misses import Miss
+
+
+class DifferenceDocument(BaseModel):
+    """A field in which the wanted and the nearest key differ; None where one does not have it."""
+
+    field: str
+    wanted: str | int | None
+    nearest: str | int | None
 
 
 class MissDocument(BaseModel):
@@ -21,7 +28,7 @@ class MissDocument(BaseModel):
     key: str
     reason: str
     nearest: str | None
-    differences: list[dict[str, Any]]
+    differences: list[DifferenceDocument]
     explanation: str
     mending_command: str
 
@@ -32,18 +39,10 @@ def miss_document(miss: Miss) -> MissDocument:
         key=str(miss.key),
         reason=miss.reason.value,
         nearest=None if miss.nearest is None else str(miss.nearest),
-        differences=[_difference_document(one) for one in miss.differences],
+        differences=[DifferenceDocument(**vars(one)) for one in miss.differences],
         explanation=miss.explanation,
         mending_command=miss.mending_command,
     )
-
-
-def _difference_document(difference: Difference) -> dict[str, Any]:
-    return {
-        "field": difference.field,
-        "wanted": difference.wanted,
-        "nearest": difference.nearest,
-    }
 
 
 def print_error(text: str) -> None:

@@ -108,7 +108,7 @@ def test_a_stop_by_the_service_manager_is_like_ctrl_c() -> None:
     program = (
         "import os, signal, time\n"
         "from tunebook.service import cli\n"
-        "def stopped(arguments, **_):\n"
+        "def stopped(**_):\n"
         "    os.kill(os.getpid(), signal.SIGTERM)\n"
         "    time.sleep(60)\n"
         "cli.app = stopped\n"

@@ -1,0 +1,77 @@
+"""Mending commands that run as they are printed: the cache leaves to us what it cannot know."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from tunebook.cache.database import parse_url
+from tunebook.cache.keys import ScheduleKey
+from tunebook.cache.misses import LookupAnswer
+from tunebook.cache.store import Store
+
+DATABASE_VARIABLE = "TUNEBOOK_DATABASE_URL"
+
+
+@dataclass(frozen=True)
+class Boards:
+    """The boards that a command needs beside its target: a class, and its tracker if it has one."""
+
+    board_class: str
+    tracker: str | None = None
+
+
+@dataclass(frozen=True)
+class CommandOptions:
+    """What the refused command was given and the mending one needs too."""
+
+    model: Path
+    output: Path
+    shapes: tuple[str, ...] = ()
+    database: str | None = None
+    boards: Boards | None = None
+
+
+def fill_in(command: str, options: CommandOptions) -> str:
+    """The command with MODEL and OUT replaced and the options added, quoted for a shell."""
+    placeholders = {"MODEL": str(options.model), "OUT": str(options.output)}
+    words = [placeholders.get(word, word) for word in shlex.split(command)]
+    for shape in options.shapes:
+        words += ["--shape", shape]
+    if options.boards is not None and words[:2] == ["tunebook", "tune"]:
+        words += ["--boards", options.boards.board_class]
+        if options.boards.tracker is not None:
+            words += ["--tracker", options.boards.tracker]
+    if options.database is not None:
+        words += ["--db", options.database]
+    return shlex.join(words)
+
+
+def database_to_name(given: str | None) -> str | None:
+    """What --db has to say: nothing for the default and for what the environment says anyway, and
+    no password."""
+    if given is None or given == os.environ.get(DATABASE_VARIABLE):
+        return None
+    return parse_url(given).render_as_string() if "://" in given else given
+
+
+class MendableCache:
+    """A store whose misses come with commands that can be run; keeps its latest answer."""
+
+    def __init__(self, store: Store, options: CommandOptions) -> None:
+        self._store = store
+        self._options = options
+        self.answer = LookupAnswer({}, ())
+
+    def lookup(self, keys: Sequence[ScheduleKey], *, accept_emulated: bool = False) -> LookupAnswer:
+        """See Store.lookup."""
+        found = self._store.lookup(keys, accept_emulated=accept_emulated)
+        misses = tuple(
+            replace(miss, mending_command=fill_in(miss.mending_command, self._options))
+            for miss in found.misses
+        )
+        self.answer = LookupAnswer(found.hits, misses)
+        return self.answer

@@ -1,0 +1,63 @@
+"""The model that a command is given, read for the target that it is given."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tunebook.cache.targets import Target
+from tunebook.service.mending import Boards, CommandOptions, database_to_name
+
+if TYPE_CHECKING:
+    from tunebook.tuner.imported_model import ImportedModel
+
+
+@dataclass(frozen=True)
+class OpenedModel:
+    """A model with the target to look up or build it for; `shapes` as they were given."""
+
+    path: Path
+    shapes: tuple[str, ...]
+    target: Target
+    imported: ImportedModel
+
+    def options(
+        self, db: str | None, *, accept_emulated: bool, output: Path | None = None
+    ) -> CommandOptions:
+        """What a mending command needs to know; without an output, one named after the model."""
+        return CommandOptions(
+            self.path,
+            output or Path(self.path.stem),
+            self.shapes,
+            database_to_name(db),
+            boards_for(self.target, accept_emulated=accept_emulated),
+        )
+
+
+def open_model(path: Path, target: str, shapes: Sequence[str] | None) -> OpenedModel:
+    """Reads the model file of a local command line, which is trusted. Raises TargetError,
+    ModelError and UsageError."""
+    # Only here: `tunebook --help` should not wait for TVM.
+    from tunebook.tuner.frontend import read_model
+    from tunebook.tuner.llvm_targets import resolve_target
+    from tunebook.tuner.shapes import parse_shape_options
+
+    resolved = resolve_target(target)
+    given = tuple(shapes or ())
+    imported = read_model(path, parse_shape_options(given), trust_pickles=True)
+    return OpenedModel(path, given, resolved, imported)
+
+
+def boards_for(target: Target, *, accept_emulated: bool) -> Boards | None:
+    """What `tune` must be told of boards: nothing where this machine is one for the target, the
+    emulated one where its times are accepted; which real ones there are, only the user knows."""
+    from tunebook.tuner.llvm_targets import runs_here
+    from tunebook.workers.emulated_board import EMULATED_CLASS
+
+    if runs_here(target):
+        return None
+    if accept_emulated and target.architecture == "aarch64":
+        return Boards(EMULATED_CLASS)
+    return Boards("CLASS", "HOST:PORT")
