@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from dataclasses import replace
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from tunebook.cache.errors import UsageError
+from tunebook.cache.store import Store
 from tunebook.service.durations import parse_duration
 from tunebook.service.options import (
     AsJson,
@@ -22,6 +24,9 @@ from tunebook.service.options import (
 from tunebook.service.output import print_json
 from tunebook.service.tune_view import ProgressView, print_tune_report, tune_document
 
+if TYPE_CHECKING:
+    from tunebook.workers.tuning import TuningPlan
+
 _DEFAULT_TRIALS = 1000
 
 
@@ -34,7 +39,7 @@ def tune(
             "--trials",
             min=1,
             help="The total of trials for this model, shapes, target and compiler "
-            f"({_DEFAULT_TRIALS} where nothing is said). Running again adds nothing to it.",
+            f"({_DEFAULT_TRIALS} for a new one). Running again adds nothing to it.",
         ),
     ] = None,
     more: Annotated[
@@ -65,8 +70,6 @@ def tune(
     from tunebook.workers.tuning import BoardRequest, BudgetRequest, plan_tuning
     from tunebook.workers.tuning import tune as run_tuning
 
-    if trials is None and more is None:
-        trials = _DEFAULT_TRIALS
     plan = plan_tuning(
         model,
         resolve_target(target),
@@ -74,10 +77,23 @@ def tune(
         budget=BudgetRequest(trials, more, seconds),
         board=BoardRequest(boards, tracker, timeout),
         seed=seed,
+        trust_pickles=True,
     )
     with open_store(db) as store, ProgressView(quiet=as_json) as view:
-        report = run_tuning(plan, store, view.show)
+        report = run_tuning(with_a_budget(plan, store), store, view.show)
     if as_json:
         print_json(tune_document(report))
     else:
         print_tune_report(report)
+
+
+def with_a_budget(plan: TuningPlan, store: Store) -> TuningPlan:
+    """The plan, with the default where nothing is said of a model that was never tuned; one that
+    has a budget keeps it."""
+    model, budget = plan.model, plan.budget
+    if budget.trials is not None or budget.more is not None:
+        return plan
+    if store.find_model(model.digest, model.shapes, model.target, model.compiler) is not None:
+        return plan
+    trials = max(_DEFAULT_TRIALS, len(model.tasks))
+    return replace(plan, budget=replace(budget, trials=trials))
