@@ -61,6 +61,8 @@ class ProgressView:
             console=Console(stderr=True),
             disable=quiet,
             transient=True,
+            # Drawing it ten times a second would disturb what is measured on this machine.
+            auto_refresh=False,
         )
         self._task = self._bar.add_task("starting", total=None)
 
@@ -90,6 +92,7 @@ class ProgressView:
             completed=progress.trials,
             total=progress.trials_limit,
             description=f"{latency}{left}  {progress.activity}",
+            refresh=True,
         )
 
 
