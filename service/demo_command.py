@@ -10,8 +10,10 @@ import typer
 from pydantic import BaseModel
 
 from tunebook.cache.errors import TunebookError
-from tunebook.cache.misses import ScheduleMissError
+from tunebook.cache.misses import Miss, ScheduleMissError
+from tunebook.cache.targets import Target
 from tunebook.service.build_command import BuildDocument, build_document
+from tunebook.service.mending import CommandOptions, MendableCache, database_to_name
 from tunebook.service.options import AsJson, DatabaseUrl, open_store
 from tunebook.service.output import (
     MissDocument,
@@ -29,7 +31,9 @@ from tunebook.service.tune_view import (
 )
 
 if TYPE_CHECKING:
-    from tunebook.workers.tuning import TuneReport
+    from tunebook.tuner.compiled_model import CompiledModel
+    from tunebook.tuner.imported_model import ImportedModel
+    from tunebook.workers.tuning import TuneReport, TuningPlan
 
 
 class ComparisonDocument(BaseModel):
@@ -69,56 +73,75 @@ class _Demo:
     """The steps of the demo; `folder` is for what goes away with it."""
 
     def __init__(self, folder: Path, db: str | None, trials: int, *, quiet: bool) -> None:
+        # Only here, as in the steps: `tunebook --help` should not wait for TVM.
+        from tunebook.tuner.llvm_targets import resolve_target
+        from tunebook.workers.demonstration import demo_model
+
         self._folder = folder
+        self._given_db = db
         self._db = db or str(folder / "demo.db")
         self._trials = trials
         self._quiet = quiet
+        self._path = demo_model()
+        self._target = resolve_target("host")
 
     def run(self) -> DemoDocument:
         """Runs every step. Raises TunebookError where one does not end as it must."""
-        # Only here: `tunebook --help` should not wait for TVM.
-        from tunebook.tuner.compile_model import compile_model
         from tunebook.tuner.frontend import read_model
-        from tunebook.tuner.llvm_targets import resolve_target
-        from tunebook.workers.demonstration import (
-            DEMO_SHAPES,
-            compare,
-            demo_model,
-            one_attribute_more,
+        from tunebook.workers.demonstration import DEMO_SHAPES
+
+        plan = self._plan()
+        first = self._tune(plan)
+        model = read_model(self._path, DEMO_SHAPES)
+        tuned, untuned = self._build(model, len(first.tasks))
+        comparison = self._compare(untuned, tuned)
+        second = self._tune_again(plan)
+        other, misses = self._miss(model)
+        return DemoDocument(
+            first_tune=tune_document(first),
+            build=build_document(tuned),
+            comparison=comparison,
+            second_tune=tune_document(second),
+            missed_target=str(other),
+            misses=[miss_document(miss) for miss in misses],
         )
-        from tunebook.workers.tuning import BoardRequest, BudgetRequest, plan_tuning, tune
 
-        path = demo_model()
-        target = resolve_target("host")
+    def _plan(self) -> TuningPlan:
+        from tunebook.workers.demonstration import DEMO_SHAPES
+        from tunebook.workers.tuning import BoardRequest, BudgetRequest, plan_tuning
 
-        plan = plan_tuning(
-            path,
-            target,
+        return plan_tuning(
+            self._path,
+            self._target,
             shapes=DEMO_SHAPES,
             budget=BudgetRequest(trials=self._trials),
             board=BoardRequest(),
         )
 
-        def run_tuning() -> TuneReport:
-            with open_store(self._db) as store, ProgressView(quiet=self._quiet) as view:
-                return tune(plan, store, view.show)
+    def _tune(self, plan: TuningPlan) -> TuneReport:
+        name = self._path.name
+        self._say(f"1. Tune {name} of the package magika for this machine: {self._target}")
+        return self._run_tuning(plan)
 
-        self._say(f"1. Tune {path.name} of the package magika for this machine: {target}")
-        first = run_tuning()
-        self._table(first)
+    def _build(self, model: ImportedModel, tasks: int) -> tuple[CompiledModel, CompiledModel]:
+        """The build from the cache, and one without any schedule."""
+        from tunebook.tuner.compile_model import compile_model
 
         self._say("2. Build it from the cache; every task must hit")
-        model = read_model(path, DEMO_SHAPES)
+        output = self._folder / "tuned"
         with open_store(self._db) as store:
-            tuned = compile_model(model, target, cache=store, output=self._folder / "tuned")
+            tuned = compile_model(model, self._target, cache=store, output=output)
+        output = self._folder / "untuned"
         with open_store(str(self._folder / "empty.db")) as empty:
-            untuned = compile_model(
-                model, target, cache=empty, on_miss="warn", output=self._folder / "untuned"
-            )
-        self._say(f"   {tuned.hits} of {len(first.tasks)} schedules came from the cache")
+            untuned = compile_model(model, self._target, cache=empty, on_miss="warn", output=output)
+        self._say(f"   {tuned.hits} of {tasks} schedules came from the cache")
+        return tuned, untuned
+
+    def _compare(self, untuned: CompiledModel, tuned: CompiledModel) -> ComparisonDocument:
+        from tunebook.workers.demonstration import compare
 
         self._say("3. Compare it with onnxruntime, and with the untuned build")
-        comparison = compare(path, untuned, tuned, target.num_cores)
+        comparison = compare(self._path, untuned, tuned, self._target.num_cores)
         self._say(
             f"   largest difference to onnxruntime: {comparison.largest_difference:.2e}\n"
             f"   median of {comparison.runs} runs in turn: "
@@ -126,34 +149,46 @@ class _Demo:
             f"tuned {show_seconds(comparison.tuned_seconds)}, "
             f"onnxruntime {show_seconds(comparison.onnxruntime_seconds)}"
         )
+        return ComparisonDocument(**vars(comparison))
 
+    def _tune_again(self, plan: TuningPlan) -> TuneReport:
         self._say("4. Tune it again: nothing is left to measure")
-        second = run_tuning()
-        self._table(second)
-        if second.run.trials:
-            raise TunebookError(f"tuning again measured {second.run.trials} trials, not none")
+        report = self._run_tuning(plan)
+        if report.run.trials:
+            raise TunebookError(f"tuning again measured {report.run.trials} trials, not none")
+        return report
 
-        other = one_attribute_more(target)
+    def _miss(self, model: ImportedModel) -> tuple[Target, tuple[Miss, ...]]:
+        """A target that nothing was tuned for, and its misses."""
+        from tunebook.tuner.compile_model import compile_model
+        from tunebook.workers.demonstration import DEMO_SHAPES, one_attribute_more
+
+        other = one_attribute_more(self._target)
         self._say(f"5. Build it for the same machine with one attribute more: {other}")
+        output = self._folder / "missed"
+        options = CommandOptions(
+            self._path,
+            output,
+            tuple(f"{name}={','.join(map(str, shape))}" for name, shape in DEMO_SHAPES.items()),
+            database_to_name(self._given_db),
+        )
         try:
             with open_store(self._db) as store:
-                compile_model(model, other, cache=store, output=self._folder / "missed")
+                compile_model(model, other, cache=MendableCache(store, options), output=output)
         except ScheduleMissError as error:
             self._say(f"   refused: {error}\n{show_misses(error.misses)}")
-            return DemoDocument(
-                first_tune=tune_document(first),
-                build=build_document(tuned),
-                comparison=ComparisonDocument(**vars(comparison)),
-                second_tune=tune_document(second),
-                missed_target=str(other),
-                misses=[miss_document(miss) for miss in error.misses],
-            )
+            return other, error.misses
         raise TunebookError(f"the build for {other} found schedules that were never tuned for it")
+
+    def _run_tuning(self, plan: TuningPlan) -> TuneReport:
+        from tunebook.workers.tuning import tune
+
+        with open_store(self._db) as store, ProgressView(quiet=self._quiet) as view:
+            report = tune(plan, store, view.show)
+        if not self._quiet:
+            print_tune_report(report)
+        return report
 
     def _say(self, text: str) -> None:
         if not self._quiet:
             print_text(text)
-
-    def _table(self, report: TuneReport) -> None:
-        if not self._quiet:
-            print_tune_report(report)
