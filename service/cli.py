@@ -55,9 +55,8 @@ def run(arguments: Sequence[str]) -> int:
     except typer.TyperException as error:
         print_error(error.format_message())
         return ExitCode.USAGE
-    except (typer.Abort, KeyboardInterrupt):
-        print_error("stopped; what was measured is stored, run the same command to go on")
-        return ExitCode.INTERRUPTED
+    except KeyboardInterrupt:
+        code = ExitCode.INTERRUPTED
     except ScheduleMissError as error:
         print_error(str(error))
         print_misses(error.misses)
@@ -75,6 +74,9 @@ def run(arguments: Sequence[str]) -> int:
     except OSError as error:
         print_error(_system_error(error))
         return ExitCode.FAILURE
+    # Typer itself makes a code of an interruption.
+    if code == ExitCode.INTERRUPTED:
+        print_error("stopped; what was measured is stored, run the same command to go on")
     return int(code or ExitCode.OK)
 
 
