@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 from tvm.ir.utils import derived_object
-from tvm.s_tir import Schedule as TvmSchedule
-from tvm.s_tir import Trace
 from tvm.s_tir import meta_schedule as ms
 
-from tunebook.cache.errors import TunebookError
+from tunebook.cache.errors import TunebookError, UntrustedTraceError
 from tunebook.cache.keys import ScheduleKey
 from tunebook.cache.records import Schedule
-from tunebook.cache.traces import check_trace
 from tunebook.tuner.hashing import module_hash
 from tunebook.tuner.one_line import one_line
+from tunebook.tuner.replay import replay
 
 
 class ReplayError(TunebookError):
@@ -84,8 +81,6 @@ class SchedulesDatabase(ms.database.PyDatabase):  # type: ignore[misc]
             raise
 
     def _record(self, mod: Any, key: ScheduleKey, schedule: Schedule) -> Any:
-        # Before anything of it is replayed: an annotation can carry code into the product.
-        check_trace(schedule.trace)
         replayed = _replay(mod, key, schedule)
         # TVM switches to anchor traces when the record's module is not the one that it asked for.
         workload = ms.database.Workload(mod)
@@ -93,9 +88,10 @@ class SchedulesDatabase(ms.database.PyDatabase):  # type: ignore[misc]
 
 
 def _replay(mod: Any, key: ScheduleKey, schedule: Schedule) -> Any:
-    replayed = TvmSchedule(mod)
     try:
-        Trace.apply_json_to_schedule(json.loads(schedule.trace), replayed)
+        replayed = replay(mod, schedule.trace)
+    except UntrustedTraceError:
+        raise
     except Exception as error:
         raise ReplayError(
             f"record {schedule.record_id} does not replay on {key}: {one_line(error)}; "

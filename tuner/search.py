@@ -12,7 +12,6 @@ from typing import Any
 
 import tvm
 from tvm.ir.utils import derived_object
-from tvm.s_tir import Schedule, Trace
 from tvm.s_tir import meta_schedule as ms
 
 from tunebook.cache.errors import UntrustedTraceError
@@ -20,6 +19,7 @@ from tunebook.cache.records import Candidate, Record
 from tunebook.cache.traces import check_trace
 from tunebook.tuner.cost_model import CostModel
 from tunebook.tuner.hashing import module_hash
+from tunebook.tuner.replay import replay
 from tunebook.tuner.tvm_compat import load_cpu_intrinsics, silent_native_stderr
 
 # Replaying mutated traces is where a search's time goes: on a 3x3 convolution TVM's population of
@@ -59,8 +59,7 @@ class _MeasuredTraces(ms.database.PyDatabase):  # type: ignore[misc]
 
 
 def _tuning_record(record: Record, workload: Any, target: Any) -> Any:
-    sch = Schedule(workload.mod)
-    Trace.apply_json_to_schedule(json.loads(record.candidate.trace), sch)
+    sch = replay(workload.mod, record.candidate.trace)
     seconds = [record.measurement.seconds]
     return ms.database.TuningRecord(sch.trace, workload, seconds, target)
 
