@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from tunebook.cache.errors import TunebookError
+from tunebook.cache.targets import ARCHITECTURES
 
 FCompile = Callable[..., None]
 _TIME_LIMIT = 120.0
@@ -31,48 +32,39 @@ class LinkError(TunebookError):
 
 @dataclass(frozen=True)
 class _Architecture:
-    """`machine` as `uname -m` says it, the GNU tools' prefix, and the linker's emulation."""
+    """A `machine` as `uname -m` says it, the GNU tools' prefix, and the linker's emulation."""
 
     machine: str
     gnu_prefix: str
     emulation: str
 
 
-_X86_64 = _Architecture("x86_64", "x86_64-linux-gnu-", "elf_x86_64")
-_AARCH64 = _Architecture("aarch64", "aarch64-linux-gnu-", "aarch64elf")
-_ARM = _Architecture("armv7l", "arm-linux-gnueabihf-", "armelf_linux_eabi")
 _BY_NAME = {
-    "x86_64": _X86_64,
-    "amd64": _X86_64,
-    "aarch64": _AARCH64,
-    "arm64": _AARCH64,
-    "arm": _ARM,
-    "armv7": _ARM,
-    "armv7a": _ARM,
-    "armv7l": _ARM,
-    "armv8l": _ARM,
-    "thumbv7": _ARM,
-    "thumbv7a": _ARM,
+    "x86_64": _Architecture("x86_64", "x86_64-linux-gnu-", "elf_x86_64"),
+    "aarch64": _Architecture("aarch64", "aarch64-linux-gnu-", "aarch64elf"),
+    "arm": _Architecture("armv7l", "arm-linux-gnueabihf-", "armelf_linux_eabi"),
 }
 
 
 def linker_for(target_text: str) -> FCompile:
     """The function that `export_library(fcompile=)` takes, for a canonical target.
 
-    Raises LinkError when the architecture is unknown or nothing here links for it.
+    Raises LinkError when the architecture is unknown (it must have one of the exact names in
+    `ARCHITECTURES`) or nothing here links for it.
     """
     match = re.search(r"-mtriple=([^\s-]+)", target_text)
     if match is None:
         raise LinkError(f"'{target_text}' has no -mtriple, which says what to link for; add it")
-    return _linker(match[1])
+    name = match[1]
+    if name not in ARCHITECTURES:
+        known = ", ".join(ARCHITECTURES)
+        raise LinkError(f"no linker is known for the architecture '{name}'; known: {known}")
+    return _linker(ARCHITECTURES[name])
 
 
 @cache
-def _linker(machine: str) -> FCompile:
-    architecture = _BY_NAME.get(machine)
-    if architecture is None:
-        known = ", ".join(sorted(_BY_NAME))
-        raise LinkError(f"no linker is known for the architecture '{machine}'; known: {known}")
+def _linker(name: str) -> FCompile:
+    architecture = _BY_NAME[name]
     return _compiler_driver(architecture) or _zig_linker(architecture) or _refuse(architecture)
 
 
@@ -85,8 +77,8 @@ def _refuse(architecture: _Architecture) -> FCompile:
 
 
 def _driver_names(architecture: _Architecture) -> tuple[str, ...]:
-    here = _BY_NAME.get(platform.machine().lower())
-    native = ("cc", "gcc", "clang") if architecture == here else ()
+    here = ARCHITECTURES.get(platform.machine().lower())
+    native = ("cc", "gcc", "clang") if architecture is _BY_NAME.get(here or "") else ()
     return (*native, f"{architecture.gnu_prefix}gcc", f"{architecture.gnu_prefix}g++")
 
 

@@ -13,6 +13,7 @@ import tvm
 from trial_samples import elementwise
 from tvm import relax
 
+from tunebook.cache.targets import ARCHITECTURES
 from tunebook.tuner import linking
 from tunebook.tuner.linking import LinkError, linker_for
 from tunebook.tuner.llvm_targets import tvm_target
@@ -130,9 +131,15 @@ class TestWithoutALinker:
         with pytest.raises(LinkError, match=r"aarch64-linux-gnu-gcc.*ziglang"):
             linker_for(AARCH64)
 
-    def test_an_unknown_architecture_is_named(self) -> None:
-        with pytest.raises(LinkError, match="'riscv64'"):
-            linker_for("llvm -mtriple=riscv64-linux-gnu -num-cores=1")
+    @pytest.mark.parametrize("name", ["riscv64", "i686", "thumbv8", "armfoo", "armv6l", "AARCH64"])
+    def test_an_unknown_architecture_is_named(self, name) -> None:
+        with pytest.raises(LinkError, match=f"'{name}'.*known: .*aarch64") as raised:
+            linker_for(f"llvm -mtriple={name}-linux-gnu -num-cores=1")
+        assert "\n" not in str(raised.value)
+
+    @pytest.mark.parametrize("name", ARCHITECTURES)
+    def test_every_known_architecture_has_a_linker(self, name) -> None:
+        assert callable(linker_for(f"llvm -mtriple={name}-linux-gnu -num-cores=1"))
 
     def test_a_target_without_a_triple_is_an_error(self) -> None:
         with pytest.raises(LinkError, match="-mtriple"):
