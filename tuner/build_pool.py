@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import threading
 import time
 import uuid
@@ -23,12 +25,13 @@ from tunebook.tuner.child_process import (
     ChildProcess,
     ChildReady,
 )
-from tunebook.tuner.trials import BuildFailure, BuildJob, BuildRequest, BuiltLibrary
+from tunebook.tuner.trials import BuildFailure, BuildJob, BuildRequest, BuiltLibrary, CannotBuild
 
 _MODULE = "tunebook.tuner.build_process"
 _START_SECONDS = 120.0
 # A child that dies while it starts is replaced this often before the pool gives up.
 _FAILED_STARTS = 3
+_NO_SPACE = os.strerror(errno.ENOSPC)
 _CLOSED = "the build pool was closed before this was built"
 
 BuildFuture = Future[BuiltLibrary | BuildFailure]
@@ -92,7 +95,11 @@ class BuildPool:
         self._dispatcher.start()
 
     def submit(self, request: BuildRequest) -> BuildFuture:
-        """The future library. Its `result()` raises TunebookError when no process can start."""
+        """The future library.
+
+        Its `result()` raises TunebookError when no process can start, and when it is this machine
+        that cannot build, since no linker works or there is no space.
+        """
         future: BuildFuture = Future()
         with self._lock:
             if self._closing:
@@ -192,12 +199,19 @@ class BuildPool:
             self._break(message.text)
         else:
             task = builder.take_task()
-            if task is not None:
+            if task is None:
+                return
+            if isinstance(message, CannotBuild):
+                task.job.path.unlink(missing_ok=True)
+                _fail(task, message.text)
+            else:
                 _finish(task, message)
 
     def _died(self, builder: _Builder, text: str) -> None:
         task = builder.take_task()
-        if task is not None:
+        if task is not None and _NO_SPACE in text:  # LLVM aborts where it cannot write
+            _fail(task, f"nothing can be built in {self.folder}: {_NO_SPACE}; make space there")
+        elif task is not None:
             self._give_up(task, builder, ErrorClass.BUILD, f"the compiler crashed: {text}")
         elif not builder.ready:
             self._start_failed(text)

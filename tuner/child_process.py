@@ -8,6 +8,7 @@ from __future__ import annotations
 import fcntl
 import os
 import queue
+import shutil
 import signal
 import subprocess
 import sys
@@ -55,10 +56,12 @@ class ChildProcess:
 
     It has its own session, so that Ctrl-C on the terminal reaches only the parent, and ends when
     the parent's end of the connection is closed, be it by the parent's death. `folder` becomes its
-    current folder.
+    current folder, and holds its temporary files, which `close` removes: a process that is killed
+    removes none.
     """
 
     def __init__(self, module: str, folder: Path) -> None:
+        self._temporary = tempfile.mkdtemp(prefix="process-", dir=folder)
         ours, theirs = socketpair()
         self._stderr = tempfile.TemporaryFile(buffering=0)  # noqa: SIM115  # closed by close()
         # Appending, so that forget_output may truncate what the child goes on writing to.
@@ -70,6 +73,7 @@ class ChildProcess:
                 stdout=self._stderr,
                 stderr=self._stderr,
                 cwd=folder,
+                env=os.environ | {"TMPDIR": self._temporary},
                 pass_fds=(theirs.fileno(),),
                 start_new_session=True,
             )
@@ -123,6 +127,7 @@ class ChildProcess:
         self.kill()
         self.connection.close()
         self._stderr.close()
+        shutil.rmtree(self._temporary, ignore_errors=True)
 
     def _has_ended(self) -> bool:
         if self._process.returncode is not None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from functools import lru_cache
 from typing import Any
@@ -13,22 +12,27 @@ from tvm.s_tir.transform import RemoveWeightLayoutRewriteBlock
 
 from tunebook.cache.errors import TunebookError
 from tunebook.cache.records import ErrorClass
-from tunebook.cache.traces import check_trace
 from tunebook.tuner.hashing import module_hash
-from tunebook.tuner.linking import linker_for
+from tunebook.tuner.linking import LinkError, linker_for
 from tunebook.tuner.llvm_targets import tvm_target
 from tunebook.tuner.one_line import one_line
-from tunebook.tuner.trials import BuildFailure, BuildJob, BuiltLibrary
+from tunebook.tuner.replay import replay
+from tunebook.tuner.trials import BuildFailure, BuildJob, BuiltLibrary, CannotBuild
 
 # What is kept parsed: a round works on one program, overlapping rounds on a few.
 _KEPT = 64
 
 
-def build(job: BuildJob) -> BuiltLibrary | BuildFailure:
-    """Schedules, compiles and links one program; whatever is raised becomes a BuildFailure."""
+def build(job: BuildJob) -> BuiltLibrary | BuildFailure | CannotBuild:
+    """Schedules, compiles and links one program; whatever is raised becomes a BuildFailure, or
+    CannotBuild where it is this machine's fault."""
     began = time.monotonic()
     try:
         return _build(job, began)
+    except LinkError as error:
+        return CannotBuild(str(error))
+    except OSError as error:
+        return CannotBuild(f"nothing can be built in {job.path.parent}: {one_line(error)}")
     except TunebookError as error:
         text = str(error)
     except Exception as error:  # TVM raises whatever it likes, and all of it is the candidate's
@@ -41,7 +45,7 @@ def _build(job: BuildJob, began: float) -> BuiltLibrary | BuildFailure:
     target = _target(request.target)
     mod, features = _program(request.tir), None
     if request.trace is not None:
-        schedule = _schedule(mod, request.trace)
+        schedule = replay(mod, request.trace)
         mod, features = schedule.mod, _features(schedule, target)
     name = module_hash(mod)
     if request.module_hash not in (None, name):
@@ -60,14 +64,6 @@ def _build(job: BuildJob, began: float) -> BuiltLibrary | BuildFailure:
         feature_columns=features.shape[1] if features is not None else 0,
         seconds=time.monotonic() - began,
     )
-
-
-def _schedule(program: Any, trace: str) -> Any:
-    # Before anything of it is replayed: an annotation can carry code into the product.
-    check_trace(trace)
-    schedule = tvm.s_tir.Schedule(program)
-    tvm.s_tir.Trace.apply_json_to_schedule(json.loads(trace), schedule)
-    return schedule
 
 
 def _features(schedule: Any, target: Any) -> Any:

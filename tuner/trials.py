@@ -58,6 +58,13 @@ class BuildFailure:
 
 
 @dataclass(frozen=True)
+class CannotBuild:
+    """Why this machine builds nothing, whatever the program: no linker, no space; in one line."""
+
+    text: str
+
+
+@dataclass(frozen=True)
 class BoardAddress:
     """Boards of one class behind an RPC tracker.
 
