@@ -26,7 +26,7 @@ from tunebook.cache.misses import LookupAnswer, ScheduleMissError
 from tunebook.cache.records import Candidate, Schedule
 from tunebook.cache.store import Store
 from tunebook.cache.targets import Target
-from tunebook.tuner import schedules_database
+from tunebook.tuner import replay
 from tunebook.tuner.compile_model import BuildError, compile_model
 from tunebook.tuner.compiler import compiler_text
 from tunebook.tuner.hashing import module_hash
@@ -299,7 +299,7 @@ def test_without_the_refusal_the_code_would_be_in_the_library(
     read: Read, host: Target, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # A fake: shows that the trace of the two tests above is dangerous, and not merely malformed.
-    monkeypatch.setattr(schedules_database, "check_trace", lambda trace: None)
+    monkeypatch.setattr(replay, "check_trace", lambda trace: None)
     model = split(prepare(read("convolution"), host))
     replayed = tvm.s_tir.Schedule(tvm.ir.load_json(model[0].workload.tir))
     tvm.s_tir.Trace.apply_json_to_schedule(json.loads(carrying_code()), replayed)
