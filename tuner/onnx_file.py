@@ -31,8 +31,7 @@ def load_onnx(path: Path) -> tuple[Any, str]:
     if data_files:
         _load_external_data(model, path)
     if model.functions:
-        # Exporters write their modules as functions, which TVM's importer does not look into.
-        model = onnx.inliner.inline_local_functions(model)
+        model = _without_functions(model, path)
     return model, digest.hexdigest()
 
 
@@ -49,7 +48,8 @@ def graphs(graph: Any) -> Iterator[Any]:
 
 def _parse(path: Path) -> Any:
     try:
-        model = onnx.load_model(str(path), load_external_data=False)
+        # Whatever the file is called: by its name ONNX would take a parser of another format.
+        model = onnx.load_model(str(path), format="protobuf", load_external_data=False)
     except DecodeError:
         raise ModelError(
             f"{path} is not an ONNX model, or is truncated; export or copy it again"
@@ -59,6 +59,14 @@ def _parse(path: Path) -> Any:
     if not model.graph.output:
         raise ModelError(f"{path} holds a model without outputs; export it again")
     return model
+
+
+def _without_functions(model: Any, path: Path) -> Any:
+    """Exporters write their modules as functions, which TVM's importer does not look into."""
+    try:
+        return onnx.inliner.inline_local_functions(model)
+    except Exception as error:
+        raise ModelError(f"{path}: its functions cannot be inlined: {one_line(error)}") from error
 
 
 def _load_external_data(model: Any, path: Path) -> None:

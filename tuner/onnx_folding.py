@@ -99,7 +99,13 @@ def _fold_once(model: Any, shapes: Mapping[str, tuple[int, ...]]) -> bool:
     outputs = {value.name for value in graph.output}
     folded = []
     for node in graph.node:
-        value = _value_of(node, known, shapes, opset)
+        try:
+            value = _value_of(node, known, shapes, opset)
+        except Exception as error:
+            raise ModelError(
+                f"the constant part {node.output[0]!r} ({node.op_type}) cannot be computed: "
+                f"{one_line(error)}"
+            ) from error
         if value is None or node.output[0] in outputs:
             continue
         tensor = onnx.numpy_helper.from_array(np.asarray(value), node.output[0])

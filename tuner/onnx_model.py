@@ -24,6 +24,10 @@ from tunebook.tuner.shapes import DeclaredInput, fix_shapes, shapes_text
 from tunebook.tuner.tvm_compat import silent_native_stderr
 
 _HANDLED_BY_THE_IMPORTER = {"If", "Constant"}
+_NO_NUMBERS = {
+    onnx.TensorProto.UNDEFINED: "of no type",
+    onnx.TensorProto.STRING: "a tensor of texts",
+}
 
 
 def read_onnx_model(path: Path, shapes: Mapping[str, tuple[int, ...]]) -> ImportedModel:
@@ -31,9 +35,7 @@ def read_onnx_model(path: Path, shapes: Mapping[str, tuple[int, ...]]) -> Import
     model, digest = load_onnx(path)
     fixed = _fix_shapes(model, shapes, path)
     fix_inputs(model, fixed)
-    specs = tuple(
-        TensorSpec(value.name, _dtype(value), fixed[value.name]) for value in _inputs(model)
-    )
+    specs = _specs(model, fixed, path)
     module = _import(_fold(model, path), fixed, path)
     return ImportedModel(
         name=path.name,
@@ -69,6 +71,17 @@ def _fix_shapes(
         raise
 
 
+def _specs(model: Any, shapes: Mapping[str, tuple[int, ...]], path: Path) -> tuple[TensorSpec, ...]:
+    try:
+        return tuple(
+            TensorSpec(value.name, _dtype(value, path), shapes[value.name])
+            for value in _inputs(model)
+        )
+    except ModelError:
+        _refuse(unsupported_operators(model), path)
+        raise
+
+
 def _declared_inputs(model: Any, path: Path) -> list[DeclaredInput]:
     return [_declared(value, path) for value in _inputs(model)]
 
@@ -90,8 +103,15 @@ def _dimension(dim: Any) -> int | str:
     return dim.dim_param or "?"
 
 
-def _dtype(value: Any) -> str:
-    return str(onnx.helper.tensor_dtype_to_np_dtype(value.type.tensor_type.elem_type))
+def _dtype(value: Any, path: Path) -> str:
+    code = value.type.tensor_type.elem_type
+    if code not in onnx.TensorProto.DataType.values() or code in _NO_NUMBERS:
+        name = _NO_NUMBERS.get(code, f"of the unknown type {code}")
+        raise ModelError(
+            f"{path}: input {value.name!r} is {name}, and only numbers can be tuned; export the "
+            f"model again"
+        )
+    return str(onnx.helper.tensor_dtype_to_np_dtype(code))
 
 
 def _fold(model: Any, path: Path) -> Any:

@@ -56,11 +56,14 @@ def _torch() -> Any:
 
 
 def _inputs(program: Any, path: Path) -> list[tuple[DeclaredInput, str]]:
-    values = {node.name: node.meta["val"] for node in program.graph.nodes if "val" in node.meta}
+    values: dict[Any, Any] = {
+        node.name: node.meta["val"] for node in program.graph.nodes if "val" in node.meta
+    }
     found = []
     for name in program.graph_signature.user_inputs:
+        # A number is its own name here.
         value = values.get(name)
-        if not hasattr(value, "shape"):
+        if value is None or not hasattr(value, "shape"):
             raise ModelError(
                 f"{path}: its input {name!r} is no tensor, and only tensors can be tuned; export "
                 f"it again with that input fixed inside the module"

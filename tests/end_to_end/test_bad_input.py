@@ -9,6 +9,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import onnx
 import pytest
 from sqlalchemy import create_engine, text
 
@@ -51,6 +52,53 @@ def _weights_outside(folder: Path, models: ModuleType) -> Path:
     return path
 
 
+def _json_by_name(folder: Path, models: ModuleType) -> Path:
+    path = folder / "model.json"
+    path.write_text('{"this": "is no model"}')
+    return path
+
+
+def _untyped_input(folder: Path, models: ModuleType) -> Path:
+    model = models.convolution()
+    model.graph.input[0].type.tensor_type.elem_type = onnx.TensorProto.UNDEFINED
+    path = folder / "untyped.onnx"
+    path.write_bytes(model.SerializeToString())
+    return path
+
+
+def _recursive_function(folder: Path, models: ModuleType) -> Path:
+    domain = onnx.helper.make_opsetid("ours", 1)
+    endless = onnx.helper.make_node("Endless", ["x"], ["y"], domain="ours")
+    function = onnx.helper.make_function("ours", "Endless", ["x"], ["y"], [endless], [domain])
+    model = models.convolution()
+    model.functions.append(function)
+    model.opset_import.append(domain)
+    path = folder / "recursive.onnx"
+    path.write_bytes(model.SerializeToString())
+    return path
+
+
+def _wrong_half_constant(folder: Path, models: ModuleType) -> Path:
+    """Half precision is folded by other means than onnxruntime's, which would refuse it too."""
+    half, integer = onnx.TensorProto.FLOAT16, onnx.TensorProto.INT64
+    values = [onnx.helper.make_tensor_value_info(name, half, [1, 4]) for name in "xy"]
+    constants = [
+        onnx.helper.make_tensor("numbers", integer, [4], [1, 2, 3, 4]),
+        onnx.helper.make_tensor("shape", integer, [2], [3, 5]),
+    ]
+    nodes = [
+        onnx.helper.make_node("Reshape", ["numbers", "shape"], ["reshaped"]),
+        onnx.helper.make_node("Cast", ["reshaped"], ["half"], to=half),
+        onnx.helper.make_node("Add", ["x", "half"], ["y"]),
+    ]
+    graph = onnx.helper.make_graph(nodes, "net", values[:1], values[1:], constants)
+    opsets = [onnx.helper.make_opsetid("", 17)]
+    model = onnx.helper.make_model(graph, opset_imports=opsets, ir_version=8)
+    path = folder / "half.onnx"
+    path.write_bytes(model.SerializeToString())
+    return path
+
+
 def _sample(package: str, pattern: str) -> Callable[[Path, ModuleType], Path]:
     def find(folder: Path, models: ModuleType) -> Path:
         spec = importlib.util.find_spec(package)
@@ -71,6 +119,20 @@ _CASES: dict[str, tuple[Callable[[Path, ModuleType], Path], list[str], ExitCode,
     "no such file": (_missing, [], ExitCode.BAD_MODEL, ["missing.onnx", "does not exist"]),
     "external data missing": (_missing_weights, [], ExitCode.BAD_MODEL, ["weights.bin"]),
     "external data outside": (_weights_outside, [], ExitCode.BAD_MODEL, ["../weights.bin"]),
+    "not ONNX, by the name of another format": (
+        _json_by_name,
+        [],
+        ExitCode.BAD_MODEL,
+        ["model.json is not an ONNX model"],
+    ),
+    "input of no type": (_untyped_input, [], ExitCode.BAD_MODEL, ["untyped.onnx", "no type"]),
+    "recursive function": (_recursive_function, [], ExitCode.BAD_MODEL, ["recursive.onnx"]),
+    "constant that cannot be": (
+        _wrong_half_constant,
+        [],
+        ExitCode.BAD_MODEL,
+        ["half.onnx", "Reshape", "cannot be computed"],
+    ),
     "unsupported: logreg_iris": (
         _sample("onnxruntime", "datasets/logreg_iris.onnx"),
         [],
@@ -118,6 +180,8 @@ _TARGETS: dict[str, tuple[str, list[str]]] = {
     "unknown mcpu": (HOST_CPU.format(cpu="cortex-a77x"), ["cortex-a77x", "cortex-a77"]),
     "no num-cores": ("llvm -mtriple=aarch64-linux-gnu", ["num-cores"]),
     "empty": ("", ["empty"]),
+    "nothing links for it": ("llvm -mtriple=riscv64-linux-gnu -num-cores=4", ["riscv64"]),
+    "no architecture": ("llvm -mtriple=armfoo-linux-gnu -num-cores=4", ["armfoo", "armv7a"]),
     "unknown option": ("llvm -mtriple=aarch64-linux-gnu -num_cores=4", ["num_cores"]),
 }
 

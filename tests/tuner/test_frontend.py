@@ -274,6 +274,15 @@ def test_what_only_the_importer_refuses_is_one_clear_line_with_the_operator(
     _require_one_line(refused.value, "TVM cannot import operator Pad", capfd)
 
 
+@pytest.mark.parametrize("name", ["model.json", "model.pbtxt", "model.onnxtxt", "model"])
+def test_an_onnx_file_is_read_whatever_it_is_called(
+    name: str, tmp_path: Path, onnx_models: ModuleType
+) -> None:
+    path = tmp_path / name
+    path.write_bytes(onnx_models.convolution().SerializeToString())
+    assert [one.name for one in read_model(path).inputs] == ["x"]
+
+
 def test_a_pt2_file_is_not_unpickled_unless_it_is_trusted(tmp_path: Path) -> None:
     path = tmp_path / "model.pt2"
     path.write_bytes(b"anything")
