@@ -12,22 +12,23 @@ from typing import Any
 from sqlalchemy import Select, func, select, update
 from sqlalchemy.orm import Session
 
+from tunebook.cache.budgets import give_back, reserve
 from tunebook.cache.errors import DatabaseError, LeaseLostError
 from tunebook.cache.identities import insert_missing, key_of
-from tunebook.cache.jobs import close_round
 from tunebook.cache.leases import Holder, Lease, LeaseObserver
 from tunebook.cache.records import Candidate
 from tunebook.cache.tables import (
     CLOSED,
     FINISHED,
     OPEN,
-    BudgetRow,
     JobRow,
+    RecordRow,
     RoundRow,
     SlotRow,
     TargetRow,
     TaskRow,
     WorkloadRow,
+    now,
 )
 from tunebook.cache.work import ClaimedRound, RoundProposal, Slot
 
@@ -51,16 +52,16 @@ def propose_rounds(
         if proposal.task_id not in tasks:
             raise DatabaseError(f"task {proposal.task_id} is not one of job {job_id}")
     dead = _dead_leases(session, observer)
-    inherited: list[tuple[int, dict[str, Any]]] = []
+    inherited: list[tuple[int, int, dict[str, Any]]] = []
     # Two planners with the same workloads wait for each other's rows in one order, never crosswise.
     for proposal in sorted(proposals, key=lambda proposal: tasks[proposal.task_id].workload_id):
         values = _proposed(job, tasks[proposal.task_id], proposal)
         if not insert_missing(session, RoundRow, values):
             closing = _change_or_take_over(session, values, dead)
             if closing is not None:
-                inherited.append((closing, values))
-    # Budgets come after all rounds, as in every other transaction.
-    for round_id, values in inherited:
+                inherited.append((*closing, values))
+    # Budgets come after all rounds, as in every other transaction, and in one order too.
+    for _, round_id, values in sorted(inherited, key=lambda one: one[:2]):
         close_round(session, round_id, CLOSED)
         insert_missing(session, RoundRow, values)
     return session.execute(
@@ -82,10 +83,11 @@ def _proposed(job: JobRow, task: TaskRow, proposal: RoundProposal) -> dict[str, 
 
 def _change_or_take_over(
     session: Session, values: dict[str, Any], dead: Collection[Lease]
-) -> int | None:
+) -> tuple[int, int] | None:
     """Makes the open round of a workload on a target what is proposed, unless somebody holds it.
 
-    Gives its id where it must be closed and opened anew: it has another job's grant and slots.
+    Gives the ids of its budget and itself where it must be closed and opened anew: it has another
+    job's grant and slots.
     """
     row: RoundRow | None = session.scalars(
         select(RoundRow)
@@ -103,7 +105,7 @@ def _change_or_take_over(
         session.execute(update(RoundRow).where(RoundRow.id == row.id).values(**values))
         return None
     if row.job_id != values["job_id"]:
-        return row.id
+        return session.get_one(JobRow, row.job_id).budget_id, row.id
     # Its slots are numbered within what was granted: only the gain may change.
     row.gain = values["gain"]
     return None
@@ -140,7 +142,7 @@ def claim_round(
         if row is None:
             return None
         if row.granted is None:
-            row.granted = _reserve(session, row)
+            row.granted = reserve(session, row.job_id, row.size)
         if row.granted > 0:
             break
         close_round(session, row.id, CLOSED)
@@ -192,25 +194,6 @@ def _free_rounds(job_id: int | None, board_classes: Sequence[str] | None) -> Sel
     return statement
 
 
-def _reserve(session: Session, row: RoundRow) -> int:
-    """Grants what is left of the budget, up to the round's size; gives how many trials."""
-    budget = session.execute(
-        select(BudgetRow.id, BudgetRow.trial_limit, BudgetRow.granted)
-        .join(JobRow, JobRow.budget_id == BudgetRow.id)
-        .where(JobRow.id == row.job_id)
-        .with_for_update(of=BudgetRow)
-    ).one()
-    grant = min(row.size, int(budget.trial_limit - budget.granted))
-    if grant <= 0:
-        return 0
-    session.execute(
-        update(BudgetRow)
-        .where(BudgetRow.id == budget.id, BudgetRow.granted + grant <= BudgetRow.trial_limit)
-        .values(granted=BudgetRow.granted + grant)
-    )
-    return grant
-
-
 def _claimed(session: Session, row: RoundRow) -> ClaimedRound:
     workload, target, board_class = session.execute(
         select(WorkloadRow, TargetRow.text, JobRow.board_class)
@@ -257,3 +240,48 @@ def finish_round(session: Session, round_id: int, epoch: int) -> None:
     """See Store.finish_round."""
     beat(session, round_id, epoch)
     close_round(session, round_id, FINISHED)
+
+
+def close_open_rounds(session: Session, job_id: int) -> None:
+    """Closes all that a job has, whoever holds them."""
+    # All are locked before the first gives back to the budget: a claim locks in that order too.
+    open_rounds = session.scalars(
+        select(RoundRow.id)
+        .where(RoundRow.job_id == job_id, RoundRow.state == OPEN)
+        .order_by(RoundRow.workload_id)
+        .with_for_update()
+    )
+    for round_id in open_rounds.all():
+        close_round(session, round_id, CLOSED)
+
+
+def close_round(session: Session, round_id: int, state: str) -> None:
+    """Ends a round as `finished` or `closed`; what was granted and not charged goes back."""
+    row = session.execute(
+        select(RoundRow).where(RoundRow.id == round_id).with_for_update()
+    ).scalar_one()
+    charged = session.execute(
+        select(func.count()).where(SlotRow.round_id == round_id, SlotRow.charged)
+    ).scalar_one()
+    give_back(session, row.job_id, (row.granted or 0) - charged)
+    best = session.scalar(
+        select(func.min(RecordRow.seconds)).where(
+            RecordRow.workload_id == row.workload_id,
+            RecordRow.target_id == row.target_id,
+            RecordRow.emulated == row.emulated,
+        )
+    )
+    session.execute(
+        update(RoundRow)
+        .where(RoundRow.id == round_id)
+        .values(
+            state=state,
+            # Whoever still holds it learns so with the next write.
+            epoch=RoundRow.epoch + 1,
+            granted=charged,
+            worker=None,
+            holder=None,
+            best_seconds=best,
+            finished_at=now(),
+        )
+    )

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
-from sqlalchemy import ScalarSelect, select, update
+from sqlalchemy import select
 from sqlalchemy.orm import Session
 
+from tunebook.cache.budgets import charge, charge_anew, charge_board
 from tunebook.cache.errors import DatabaseError
 from tunebook.cache.records import Candidate, Measurement
 from tunebook.cache.rounds import beat
 from tunebook.cache.stored_records import insert_record, measured_columns
-from tunebook.cache.tables import OPEN, BudgetRow, JobRow, RecordRow, RepeatRow, RoundRow, SlotRow
+from tunebook.cache.tables import OPEN, RecordRow, RepeatRow, RoundRow, SlotRow
 from tunebook.cache.work import Slot, StoredResult
 
 
@@ -73,7 +73,7 @@ def store_result(
     ).scalar_one_or_none()
     if row is None or slot is None:
         raise DatabaseError(f"round {round_id} has no slot {number} to store a result in")
-    _charge_board(session, row.job_id, measurement.board_seconds)
+    charge_board(session, row.job_id, measurement.board_seconds)
     if row.state == OPEN and row.epoch == epoch:
         row.beat += 1
     if slot.record_id is not None:
@@ -87,35 +87,13 @@ def store_result(
     if not is_new:
         _add_repeat(session, record_id, round_id, measurement)
         return StoredResult(record_id, repeated=True)
-    slot.charged = _charge_trial(session, row)
-    return StoredResult(record_id, repeated=False)
-
-
-def _charge_board(session: Session, job_id: int, seconds: float) -> None:
-    session.execute(
-        update(BudgetRow)
-        .where(BudgetRow.id == _budget_of(job_id))
-        .values(board_seconds=BudgetRow.board_seconds + seconds)
-    )
-
-
-def _charge_trial(session: Session, row: RoundRow) -> bool:
-    """Spends a trial of the round's grant. A closed round has given its grant back: its late
-    result is charged anew where the budget still has room, and is a present otherwise."""
-    budget = update(BudgetRow).where(BudgetRow.id == _budget_of(row.job_id))
     if row.state == OPEN:
-        session.execute(budget.values(spent=BudgetRow.spent + 1))
-        return True
-    charged = session.execute(
-        budget.where(BudgetRow.granted + 1 <= BudgetRow.trial_limit)
-        .values(granted=BudgetRow.granted + 1, spent=BudgetRow.spent + 1)
-        .returning(BudgetRow.id)
-    ).first()
-    return charged is not None
-
-
-def _budget_of(job_id: int) -> ScalarSelect[Any]:
-    return select(JobRow.budget_id).where(JobRow.id == job_id).scalar_subquery()
+        charge(session, row.job_id)
+        slot.charged = True
+    else:
+        # A closed round has given its grant back: a late result is a present where none is left.
+        slot.charged = charge_anew(session, row.job_id)
+    return StoredResult(record_id, repeated=False)
 
 
 def _add_repeat(session: Session, record_id: int, round_id: int, measurement: Measurement) -> None:

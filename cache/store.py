@@ -5,7 +5,17 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 
-from tunebook.cache import boards, jobs, lookups, rounds, slots, stored_models, stored_records
+from tunebook.cache import (
+    board_peaks,
+    budgets,
+    jobs,
+    lookups,
+    rounds,
+    slots,
+    stored_models,
+    stored_records,
+    task_states,
+)
 from tunebook.cache.database import Database
 from tunebook.cache.identities import read_workload
 from tunebook.cache.keys import ScheduleKey, WorkloadKey
@@ -183,13 +193,13 @@ class Store:
         """The budget that the job draws on, shared by all jobs of its model, shapes, target and
         compiler."""
         with self._database.reading() as session:
-            return jobs.read_budget(session, job_id)
+            return budgets.read_budget(session, job_id)
 
     def task_states(self, job_id: int) -> list[TaskState]:
         """The job's tasks in the order of splitting; a workload that the model holds twice is one
         task with the sum of the weights."""
         with self._database.reading() as session:
-            return jobs.task_states(session, job_id)
+            return task_states.task_states(session, job_id)
 
     def set_untuned_seconds(self, task_id: int, seconds: float) -> None:
         """What the unscheduled program took on the board."""
@@ -197,7 +207,7 @@ class Store:
             jobs.set_untuned_seconds(session, task_id, seconds)
 
     def set_exhausted(self, task_id: int) -> None:
-        """The search found nothing new to try for this task."""
+        """The search finds too little that is new to go on with this task."""
         with self._database.writing() as session:
             jobs.set_exhausted(session, task_id)
 
@@ -274,9 +284,9 @@ class Store:
     def board_peak(self, board_class: str, target: str) -> BoardPeak | None:
         """What a board class can do at most on a canonical target; None before it was measured."""
         with self._database.reading() as session:
-            return boards.board_peak(session, board_class, target)
+            return board_peaks.board_peak(session, board_class, target)
 
     def save_board_peak(self, board_class: str, target: str, peak: BoardPeak) -> None:
         """Stores a measured peak in place of an earlier one."""
         with self._database.writing() as session:
-            boards.save_board_peak(session, board_class, target, peak)
+            board_peaks.save_board_peak(session, board_class, target, peak)

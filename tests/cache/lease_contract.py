@@ -199,7 +199,7 @@ class ProcessContract(StoreFixtures):
     def test_four_processes_may_resume_and_finish_one_job_at_once(
         self, store: Store, url: str
     ) -> None:
-        assert run_at_once(4, "resume_and_finish", url, 25) == [25] * 4
+        assert run_at_once(4, "resume_and_finish", url, 10) == [10] * 4
         job = start_job(store, conv(56), conv(28))
         assert store.propose_rounds(job, []) == 0
         assert store.budget(job).granted == 0
