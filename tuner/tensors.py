@@ -56,11 +56,15 @@ def random_inputs(program: Program, *, positive: bool = False) -> list[Array]:
 def spoiled(buffer: BufferSpec) -> Array:
     """An array of what no program computes by chance, to find what was never written.
 
-    Floats are NaN, integers -1 or the largest, booleans alternate.
+    Floats are half the largest of their type, and not NaN, which a program may well compute;
+    integers are -1 or the largest, booleans alternate.
     """
-    array = np.empty(buffer.shape, numpy_dtype(buffer.dtype))
+    dtype = numpy_dtype(buffer.dtype)
+    if is_float(dtype):
+        return np.full(buffer.shape, float(ml_dtypes.finfo(dtype).max) / 2).astype(dtype)
+    array = np.empty(buffer.shape, dtype)
     flat = array.reshape(-1).view(np.uint8)
-    flat[...] = 0xFF if array.dtype.kind != "b" else np.arange(flat.size) % 2
+    flat[...] = 0xFF if dtype.kind != "b" else np.arange(flat.size) % 2
     return array
 
 

@@ -11,7 +11,8 @@ eps * sqrt(k):
   by one in one element of a hundred, since contracting a multiplication and an addition moves
   values across the rounding boundary.
 
-NaN equals NaN, and an infinity the same infinity.
+NaN equals NaN, and an infinity the same infinity; an output in which the reference has no finite
+number is not compared, since it would agree with anything that computes as little.
 """
 
 from __future__ import annotations
@@ -35,17 +36,18 @@ def compare(
     program: Program, reference: Sequence[Array], candidate: Sequence[Array]
 ) -> VerificationResult:
     """Compares a program's outputs, in the order of its buffers."""
-    texts = []
+    texts, all_compared = [], True
     outputs = [buffer for buffer in program.buffers if buffer.output]
     for number, (buffer, right, found) in enumerate(
         zip(outputs, reference, candidate, strict=True)
     ):
         name = f"output {number}" if len(outputs) > 1 else "the output"
         agrees, text = _compare_one(program, buffer, right, found)
-        if not agrees:
+        if agrees is False:
             return VerificationResult(False, f"{name} {text}", ErrorClass.WRONG_OUTPUT)
+        all_compared = all_compared and agrees is not None
         texts.append(f"{name} {text}")
-    return VerificationResult(True, "; ".join(texts))
+    return VerificationResult(all_compared, "; ".join(texts))
 
 
 def tolerance(program: Program, buffer: BufferSpec) -> float:
@@ -72,7 +74,8 @@ def finite_share(outputs: Sequence[Array]) -> float:
 
 def _compare_one(
     program: Program, buffer: BufferSpec, right: Array, found: Array
-) -> tuple[bool, str]:
+) -> tuple[bool | None, str]:
+    """None where there is nothing to compare."""
     if right.shape != found.shape or right.dtype != found.dtype:
         return False, f"is {found.dtype}{found.shape}, not {right.dtype}{right.shape}"
     if is_float(right.dtype):
@@ -84,7 +87,7 @@ def _may_round(program: Program, dtype: np.dtype[Any]) -> bool:
     return dtype.kind in "iu" and dtype.itemsize == 1 and "float" in program.tir
 
 
-def _compare_floats(right: Array, found: Array, share: float) -> tuple[bool, str]:
+def _compare_floats(right: Array, found: Array, share: float) -> tuple[bool | None, str]:
     right, found = _wide(right), _wide(found)
     finite = np.isfinite(right) & np.isfinite(found)
     same = (right == found) | (np.isnan(right) & np.isnan(found))
@@ -92,10 +95,12 @@ def _compare_floats(right: Array, found: Array, share: float) -> tuple[bool, str
         where = np.argwhere(~(finite | same))[0]
         at = tuple(int(one) for one in where)
         return False, f"is {found[at]:g} where it should be {right[at]:g}, at {list(at)}"
+    if not right.size:
+        return True, "has no elements"
     if not finite.any():
-        return True, "holds no finite number in either program"
+        return None, "holds no finite number in either program, so nothing was compared"
     scale = math.sqrt(float(np.mean(np.square(right[finite]))))
-    with np.errstate(invalid="ignore"):
+    with np.errstate(invalid="ignore", over="ignore"):
         difference = np.where(finite, np.abs(right - found), 0.0)
         allowed = share * (scale + np.where(finite, np.abs(right), 0.0))
     worst = np.unravel_index(np.argmax(difference - allowed), difference.shape)
@@ -121,7 +126,7 @@ def _compare_integers(right: Array, found: Array, *, may_round: bool) -> tuple[b
         f"differs in {share:.2%} of its elements, most by {difference[at]:g} at {list(at)} "
         f"(tolerance {f'1 in {_ROUNDED_SHARE:.0%} of them' if may_round else '0'})"
     )
-    return may_round and difference[at] <= 1 and share <= _ROUNDED_SHARE, text
+    return bool(may_round and difference[at] <= 1 and share <= _ROUNDED_SHARE), text
 
 
 def _wide(array: Array) -> Array:

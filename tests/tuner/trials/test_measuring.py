@@ -202,6 +202,17 @@ class TestVerification:
         verdict = measurer.verify(kernel(body), normal, program)
         assert verdict.error is ErrorClass.WRONG_OUTPUT
 
+    def test_finds_what_was_never_written_where_the_program_computes_no_number(
+        self, measurer, kernel, build
+    ) -> None:
+        program = elementwise(lambda x: te.if_then_else(x > -0.8, x, te.sqrt(x)))
+        numbers_only = "for (int i = 0; i < 64; i++) if (read[i] > -0.8f) written[i] = read[i]"
+        reference = build(program)
+        assert measurer.verify(build(program), reference, program).agrees
+        verdict = measurer.verify(kernel(numbers_only), reference, program)
+        assert verdict.error is ErrorClass.WRONG_OUTPUT
+        assert "should be nan" in verdict.text
+
     def test_is_not_misled_by_a_kernel_that_wrote_over_its_inputs(
         self, measurer, kernel, normal, program
     ) -> None:
@@ -213,6 +224,13 @@ class TestVerification:
         half = build(elementwise(lambda x: te.sqrt(x) + te.if_then_else(x > 0, 1.0, 0.0)))
         verdict = measurer.verify(half, build(root), root)
         assert verdict.error is ErrorClass.WRONG_OUTPUT
+
+    def test_of_a_program_that_never_computes_a_number_is_not_made(self, measurer, build) -> None:
+        program = elementwise(lambda x: te.sqrt(-1.0 - x * x))
+        verdict = measurer.verify(build(program), build(program), program)
+        assert not verdict.agrees
+        assert verdict.error is None
+        assert "no finite number" in verdict.text
 
     @pytest.mark.parametrize(("body", "said"), CRASHES[:1])
     def test_of_a_crashing_kernel_tells_the_crash(

@@ -77,9 +77,33 @@ def test_a_type_that_cannot_be_filled_is_an_error_that_names_it(dtype: str) -> N
         filled(dtype)
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16", "float8_e4m3fn"])
-def test_spoiled_floats_are_no_numbers(dtype: str) -> None:
-    assert np.isnan(spoiled(BufferSpec(dtype, SHAPE, True)).astype("float64")).all()
+@pytest.mark.parametrize(
+    "dtype",
+    ["float64", "float32", "float16", "bfloat16", "float8_e4m3fn", "float8_e5m2", "float8_e8m0fnu"],
+)
+def test_spoiled_floats_are_finite_and_larger_than_what_a_program_computes(dtype: str) -> None:
+    array = spoiled(BufferSpec(dtype, SHAPE, True))
+    assert array.dtype == np.dtype(getattr(ml_dtypes, dtype, dtype))
+    wide = array.astype("float64")
+    assert np.isfinite(wide).all()
+    assert wide.min() > 200
+
+
+@pytest.mark.parametrize(
+    ("dtype", "value"), [("int8", -1), ("int64", -1), ("uint8", 255), ("uint32", 2**32 - 1)]
+)
+def test_spoiled_integers_have_all_bits_set(dtype: str, value: int) -> None:
+    assert (spoiled(BufferSpec(dtype, SHAPE, True)) == value).all()
+
+
+def test_spoiled_booleans_alternate() -> None:
+    assert spoiled(BufferSpec("bool", (4,), True)).tolist() == [False, True, False, True]
+
+
+@pytest.mark.parametrize("dtype", ["float32", "int8"])
+@pytest.mark.parametrize("shape", [(), (0, 3)])
+def test_outputs_of_one_element_and_of_none_are_spoiled_too(dtype: str, shape) -> None:
+    assert spoiled(BufferSpec(dtype, shape, True)).shape == shape
 
 
 def test_a_scalar_has_the_bytes_of_one_element() -> None:

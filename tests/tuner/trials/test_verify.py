@@ -10,6 +10,7 @@ from trial_samples import elementwise, matmul
 from tunebook.cache.keys import WorkloadKey
 from tunebook.cache.records import ErrorClass
 from tunebook.tuner.program import BufferSpec, Program
+from tunebook.tuner.tensors import spoiled
 from tunebook.tuner.verify import compare, finite_share, tolerance
 
 KEY = WorkloadKey("test", "", "", "")
@@ -47,7 +48,7 @@ NAN, INF = float("nan"), float("inf")
         pytest.param([1, 2, 3, 4], [1, NAN, 3, 4], {}, False, id="NaN for a number"),
         pytest.param([1, INF, 3, 4], [1, INF, 3, 4], {}, True, id="the same infinity"),
         pytest.param([1, INF, 3, 4], [1, -INF, 3, 4], {}, False, id="the other infinity"),
-        pytest.param([NAN, NAN], [NAN, NAN], {}, True, id="nothing but NaN"),
+        pytest.param([NAN, NAN], [NAN, 1], {}, False, id="a number where nothing is"),
         pytest.param(1.0, 1.0, {}, True, id="a scalar"),
         pytest.param(1.0, 2.0, {}, False, id="another scalar"),
         pytest.param(np.zeros((0, 3)), np.zeros((0, 3)), {}, True, id="no elements"),
@@ -99,6 +100,36 @@ def test_the_text_tells_the_difference_where_it_is_and_what_is_allowed() -> None
     text = verdict([[1, 2], [3, 4]], [[1, 2], [3.5, 4]]).text
     assert "differs by 0.5 at [1, 0]" in text
     assert "tolerance 5.74e-05" in text
+
+
+@pytest.mark.parametrize("value", [NAN, INF])
+def test_where_nothing_is_finite_nothing_is_compared(value: float) -> None:
+    found = verdict([value, value], [value, value])
+    assert not found.agrees
+    assert found.error is None
+    assert "no finite number" in found.text
+
+
+def test_a_wrong_output_is_wrong_beside_one_that_cannot_be_compared() -> None:
+    one = BufferSpec("float32", (2,), True)
+    two_outputs = Program(KEY, "", (one, one), 1.0, 1)
+    nothing, right, wrong = (np.full(2, value, "float32") for value in (NAN, 0, 1))
+    assert compare(two_outputs, [nothing, right], [nothing, right]).error is None
+    found = compare(two_outputs, [nothing, right], [nothing, wrong])
+    assert found.error is ErrorClass.WRONG_OUTPUT
+    assert "output 1" in found.text
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32", "float16", "bfloat16", "float8_e4m3fn"])
+@pytest.mark.parametrize("value", [NAN, INF, 0.0, 1.0])
+def test_what_was_never_written_is_wrong_whatever_it_should_be(dtype: str, value: float) -> None:
+    if dtype == "float8_e4m3fn" and value == INF:
+        pytest.skip("this type has no infinity")
+    one = program(dtype)
+    reference = np.array([0, 1, 2, value]).astype(getattr(ml_dtypes, dtype, dtype))
+    candidate = reference.copy()
+    candidate[3] = spoiled(one.buffers[-1])[3]
+    assert compare(one, [reference], [candidate]).error is ErrorClass.WRONG_OUTPUT
 
 
 def test_a_wrong_shape_is_a_wrong_output() -> None:
