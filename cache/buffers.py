@@ -1,12 +1,29 @@
-"""The `buffers` part of a key, read: `f32[1,64,56,56] f32[64] -> f32[1,64,54,54]`."""
+"""The `buffers` part of a key, written and read: `f32[1,64,56,56] f32[64] -> f32[1,64,54,54]`."""
 
 from __future__ import annotations
 
 import math
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 _BUFFER = re.compile(r"(?P<dtype>[^\[\]\s]+?)(\[(?P<shape>[^\[\]]*)\])?")
+_LONG_DTYPE = re.compile(r"(float|bfloat|uint|int)(\d+)")
+_SHORT = {"float": "f", "bfloat": "bf", "uint": "u", "int": "i"}
+
+
+class Shaped(Protocol):
+    """What has the parts of a buffer; the dtype may be spelled out (`float32`)."""
+
+    @property
+    def dtype(self) -> str: ...
+
+    @property
+    def shape(self) -> tuple[int, ...]: ...
+
+    @property
+    def output(self) -> bool: ...
 
 
 @dataclass(frozen=True)
@@ -16,6 +33,19 @@ class Buffer:
     dtype: str
     shape: tuple[int, ...]
     output: bool
+
+
+def buffers_text(buffers: Sequence[Shaped]) -> str:
+    """Dtypes and shapes, inputs before outputs: what `parse_buffers` reads."""
+    inputs = [_buffer_text(one) for one in buffers if not one.output]
+    outputs = [_buffer_text(one) for one in buffers if one.output]
+    return " ".join([*inputs, "->", *outputs])
+
+
+def _buffer_text(buffer: Shaped) -> str:
+    match = _LONG_DTYPE.fullmatch(buffer.dtype)
+    dtype = _SHORT[match[1]] + match[2] if match else buffer.dtype
+    return f"{dtype}[{','.join(map(str, buffer.shape))}]"
 
 
 def parse_buffers(text: str) -> tuple[Buffer, ...]:

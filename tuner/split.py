@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Sequence
 from typing import Any
 
 import tvm
 from tvm.s_tir.meta_schedule.relax_integration import extract_tasks
 
+from tunebook.cache.buffers import buffers_text
 from tunebook.cache.keys import WorkloadKey
 from tunebook.cache.records import Model, Task, Workload
 from tunebook.tuner.compiler import compiler_text
 from tunebook.tuner.hashing import module_hash
 from tunebook.tuner.llvm_targets import tvm_target
 from tunebook.tuner.prepare import PreparedModule
-from tunebook.tuner.program import BufferSpec, buffers_of, flops_of
-
-_DTYPE = re.compile(r"(float|bfloat|uint|int)(\d+)")
-_SHORT = {"float": "f", "bfloat": "bf", "uint": "u", "int": "i"}
+from tunebook.tuner.program import buffers_of, flops_of
 
 
 def split(prepared: PreparedModule) -> tuple[Task, ...]:
@@ -46,13 +42,6 @@ def split_model(prepared: PreparedModule) -> Model:
     )
 
 
-def buffers_text(buffers: Sequence[BufferSpec]) -> str:
-    """Dtypes and shapes, inputs before outputs: `f32[1,64,56,56] f32[64] -> f32[1,64,56,56]`."""
-    inputs = [_buffer_text(one) for one in buffers if not one.output]
-    outputs = [_buffer_text(one) for one in buffers if one.output]
-    return " ".join([*inputs, "->", *outputs])
-
-
 def _workload(module: Any, op: str) -> Workload:
     key = WorkloadKey(
         op=op,
@@ -61,9 +50,3 @@ def _workload(module: Any, op: str) -> Workload:
         hash=module_hash(module),
     )
     return Workload(key, tvm.ir.save_json(module), flops_of(module))
-
-
-def _buffer_text(buffer: BufferSpec) -> str:
-    match = _DTYPE.fullmatch(buffer.dtype)
-    dtype = _SHORT[match[1]] + match[2] if match else buffer.dtype
-    return f"{dtype}[{','.join(map(str, buffer.shape))}]"

@@ -14,6 +14,7 @@ import tvm
 from tvm import rpc, te
 from tvm.s_tir.meta_schedule.tune_context import _normalize_mod
 
+from tunebook.cache.buffers import buffers_text
 from tunebook.cache.errors import ExitCode
 from tunebook.cache.keys import WorkloadKey
 from tunebook.cache.misses import MissReason
@@ -26,7 +27,7 @@ from tunebook.tuner.hashing import module_hash
 from tunebook.tuner.llvm_targets import resolve_target
 from tunebook.tuner.prepare import prepare
 from tunebook.tuner.program import buffers_of, flops_of
-from tunebook.tuner.split import buffers_text, split_model
+from tunebook.tuner.split import split_model
 from tunebook.tuner.trials import BoardAddress
 from tunebook.workers.emulated_board import emulated_board
 from tunebook.workers.search_worker import SearchWorker, WorkerSettings

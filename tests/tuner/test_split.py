@@ -14,6 +14,7 @@ import tvm
 from tvm import relax
 from tvm.s_tir.meta_schedule.relax_integration import extract_tasks
 
+from tunebook.cache.buffers import buffers_text
 from tunebook.cache.keys import WorkloadKey
 from tunebook.cache.records import Candidate, Task
 from tunebook.cache.targets import Target
@@ -23,7 +24,7 @@ from tunebook.tuner.imported_model import ImportedModel
 from tunebook.tuner.llvm_targets import resolve_target, tvm_target
 from tunebook.tuner.prepare import PreparedModule, prepare
 from tunebook.tuner.program import BufferSpec
-from tunebook.tuner.split import buffers_text, split, split_model
+from tunebook.tuner.split import split, split_model
 
 Read = Callable[..., ImportedModel]
 SMALL = ["rnet", "onet", "pnet", "magika"]
