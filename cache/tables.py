@@ -59,7 +59,7 @@ class TargetRow(Base):
 
 class WorkloadRow(Base):
     """A workload. `dtypes`, `shapes` and `elements` restate `buffers` so that a miss finds the
-    nearest workload by index: see nearest.py. `tir` is zlib-compressed."""
+    nearest workload by index: see miss_finding.py. `tir` is zlib-compressed."""
 
     __tablename__ = "workloads"
     __table_args__ = (
@@ -218,7 +218,8 @@ class TaskRow(Base):
 
 class RoundRow(Base):
     """A batch of trials of one task: open and free (`worker` NULL), open and claimed, then
-    `finished` by its worker or `closed` without having measured.
+    `finished` by its worker, or `closed`: nothing was granted to it, its job ended, or another job
+    took its workload over.
 
     `granted` is NULL until the first claim reserves trials; a successor keeps the grant. `holder`
     names the process behind `worker` (see leases.py). `best_seconds` is the task's best when the

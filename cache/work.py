@@ -31,7 +31,8 @@ class TaskState:
     `best_seconds` is the best successful record, verified or not; `served_seconds` the best
     verified one, which a look-up would hit. `trials` counts the records of this workload and
     target, failures included. `history` is the best after each finished round, oldest first
-    (infinite where every trial until then had failed). `exhausted`: the search found nothing new.
+    (infinite where every trial until then had failed). `exhausted`: the search found fewer than
+    half of the new candidates that a round asked for, so that no more rounds are proposed.
     """
 
     id: int
