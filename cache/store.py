@@ -93,11 +93,6 @@ class Store:
         database = Database.open(url, read_only=read_only)
         return cls(database, LeaseObserver(lease_seconds, monotonic))
 
-    @property
-    def name(self) -> str:
-        """The path or URL of the database, without its password."""
-        return self._database.name
-
     def close(self) -> None:
         self._database.close()
 
@@ -136,11 +131,6 @@ class Store:
         """Every record of a workload on a target, failures included, oldest first."""
         with self._database.reading() as session:
             return stored_records.records_of(session, key)
-
-    def known_module_hashes(self, key: ScheduleKey, *, emulated: bool | None = None) -> set[str]:
-        """The scheduled modules that have a record; of one kind of board only, where given."""
-        with self._database.reading() as session:
-            return stored_records.known_module_hashes(session, key, emulated)
 
     def training_records(
         self, target: str, compiler: str, limit: int, *, emulated: bool | None = None
@@ -207,7 +197,8 @@ class Store:
             jobs.set_untuned_seconds(session, task_id, seconds)
 
     def set_exhausted(self, task_id: int) -> None:
-        """The search finds too little that is new to go on with this task."""
+        """The search found less than half of the new candidates that it was asked for: no more
+        rounds are worth while, until a budget is raised."""
         with self._database.writing() as session:
             jobs.set_exhausted(session, task_id)
 

@@ -73,18 +73,6 @@ def records_of(session: Session, key: ScheduleKey) -> list[Record]:
     return _read(session, statement.order_by(RecordRow.id))
 
 
-def known_module_hashes(session: Session, key: ScheduleKey, emulated: bool | None) -> set[str]:
-    ids = find_ids(session, key)
-    if ids is None:
-        return set()
-    statement = select(RecordRow.module_hash).where(
-        RecordRow.workload_id == ids[0], RecordRow.target_id == ids[1]
-    )
-    if emulated is not None:
-        statement = statement.where(RecordRow.emulated == emulated)
-    return set(session.scalars(statement))
-
-
 def training_records(
     session: Session, target: str, compiler: str, limit: int, emulated: bool | None
 ) -> list[Record]:

@@ -251,15 +251,6 @@ class RecordContract(StoreFixtures):
         waiting = store.unverified_best(key, emulated=False)
         assert [record.candidate.module_hash for record in waiting] == ["b"]
 
-    def test_known_modules_are_those_with_a_record_on_the_target(self, store: Store) -> None:
-        measure(store, conv(), {"a": success(1e-3), "b": failure()})
-        measure(store, conv(), {"c": success(1e-3, emulated=True)}, emulated=True)
-        measure(store, conv(), {"d": success(1e-3)}, target=A53)
-        key = conv().key.on(A76)
-        assert store.known_module_hashes(key) == {"a", "b", "c"}
-        assert store.known_module_hashes(key, emulated=False) == {"a", "b"}
-        assert store.known_module_hashes(conv(7).key.on(A76)) == set()
-
     def test_training_records_are_the_newest_with_features_of_the_target(
         self, store: Store
     ) -> None:

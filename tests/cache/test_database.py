@@ -53,9 +53,9 @@ class TestFindingADatabase:
         self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
     ) -> None:
         monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
-        with Store.open() as store:
-            assert store.name == str(default_path())
-        assert (tmp_path / "tunebook" / "tunebook.db").exists()
+        Store.open().close()
+        assert default_path() == tmp_path / "tunebook" / "tunebook.db"
+        assert default_path().exists()
 
     def test_a_sqlite_url_is_the_same_as_its_path(self, tmp_path: Path) -> None:
         path = tmp_path / "tunebook.db"

@@ -286,7 +286,7 @@ def test_a_trace_that_carries_code_is_refused_by_name_at_serving(
     model = split_model(prepare(imported, host))
     fill(store, model, [sample(model.tasks[0].workload, host)])
     # Put in by hand, since nothing of ours would store it.
-    with sqlite3.connect(store.name) as database:
+    with sqlite3.connect(tmp_path / "tunebook.db") as database:
         database.execute("UPDATE records SET trace = ?", (carrying_code(),))
     with pytest.raises(ScheduleMissError) as refused:
         compile_model(imported, host, cache=store, output=tmp_path / "built")
