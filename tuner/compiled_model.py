@@ -17,10 +17,9 @@ from tunebook.cache.errors import ModelError
 from tunebook.cache.misses import Miss
 from tunebook.tuner.llvm_targets import runs_here
 from tunebook.tuner.manifest import Manifest
-from tunebook.tuner.tvm_compat import keeping_affinity
+from tunebook.tuner.tvm_compat import size_thread_pool
 
 Array = NDArray[np.generic]
-_BIG_CORES = 1  # of runtime.config_threadpool: the fastest cores
 
 
 @dataclass(frozen=True)
@@ -57,9 +56,7 @@ class CompiledModel:
                 f"{self.library} is built for {self.manifest.target}, which this machine does not "
                 f"run; run it on a board"
             )
-        # Nothing else makes the runtime use as many threads as the loops were sized for.
-        with keeping_affinity():
-            tvm.get_global_func("runtime.config_threadpool")(_BIG_CORES, self.manifest.threads)
+        size_thread_pool(self.manifest.threads)
         return relax.VirtualMachine(tvm.runtime.load_module(str(self.library)), tvm.cpu())
 
     def _arguments(self, inputs: Mapping[str, Array]) -> list[Any]:

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import gc
-import io
-import warnings
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -16,12 +12,11 @@ from tvm.relax.frontend.onnx.onnx_frontend import _get_convert_map
 
 from tunebook.cache.errors import ModelError
 from tunebook.tuner.imported_model import ImportedModel, TensorSpec
-from tunebook.tuner.one_line import one_line
 from tunebook.tuner.onnx_file import graphs, load_onnx
 from tunebook.tuner.onnx_folding import fix_inputs, fold_constants
 from tunebook.tuner.relax_results import result_tensors
 from tunebook.tuner.shapes import DeclaredInput, fix_shapes, shapes_text
-from tunebook.tuner.tvm_compat import silent_native_stderr
+from tunebook.tuner.tvm_compat import attempt, importer_says
 
 _HANDLED_BY_THE_IMPORTER = {"If", "Constant"}
 _NO_NUMBERS = {
@@ -135,27 +130,12 @@ def _refuse(operators: list[str], path: Path) -> None:
 
 
 def _import(model: Any, shapes: Mapping[str, tuple[int, ...]], path: Path) -> Any:
-    with silent_native_stderr():
-        module, reason = _try_import(model, shapes)
-        if reason:
-            # What the failed import leaves behind complains when it is freed.
-            gc.collect()
+    shape_lists = {name: list(shape) for name, shape in shapes.items()}
+    with importer_says() as said:
+        module, reason = attempt(lambda: from_onnx(model, shape_dict=shape_lists))
     if reason:
-        raise ModelError(f"{path}: TVM cannot import {reason}")
+        raise ModelError(f"{path}: TVM cannot import {_operator(said.getvalue())}: {reason}")
     return module
-
-
-def _try_import(model: Any, shapes: Mapping[str, tuple[int, ...]]) -> tuple[Any, str]:
-    """The module, or None and what failed."""
-    said = io.StringIO()
-    try:
-        # The importer prints the operator that failed, and warns of each name that it changes.
-        with contextlib.redirect_stdout(said), warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            shape_lists = {name: list(shape) for name, shape in shapes.items()}
-            return from_onnx(model, shape_dict=shape_lists), ""
-    except Exception as error:
-        return None, f"{_operator(said.getvalue())}: {one_line(error)}"
 
 
 def _operator(said: str) -> str:

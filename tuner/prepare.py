@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -14,9 +13,8 @@ from tunebook.cache.errors import ModelError
 from tunebook.cache.targets import Target
 from tunebook.tuner.imported_model import ImportedModel
 from tunebook.tuner.llvm_targets import tvm_target
-from tunebook.tuner.one_line import one_line
 from tunebook.tuner.op_names import OpNameRecorder, fused_names
-from tunebook.tuner.tvm_compat import keep_narrow_matmuls, silent_native_stderr
+from tunebook.tuner.tvm_compat import attempt, keep_narrow_matmuls
 
 
 @dataclass(frozen=True)
@@ -52,17 +50,12 @@ def prepare(model: ImportedModel, target: Target, choices: Choices | None = None
     These are the passes of TVM's zero pipeline, once: fusing what is fused already loses tasks.
     Raises ModelError when TVM cannot lower the model.
     """
-    fused, module, recorder, reason = None, None, OpNameRecorder(), ""
-    # TVM warns of every gather that it lowers, whose indices are the model's business.
-    with silent_native_stderr():
-        try:
-            fused, module = _fuse(model.module, recorder, tvm_target(target))
-        except Exception as error:
-            reason = one_line(error)
-        if reason:
-            gc.collect()
+    recorder = OpNameRecorder()
+    # In silence: TVM warns of every gather that it lowers, whose indices are the model's business.
+    both, reason = attempt(lambda: _fuse(model.module, recorder, tvm_target(target)))
     if reason:
         raise ModelError(f"{model.name}: TVM cannot lower the model: {reason}")
+    fused, module = both
     names = fused_names(fused, recorder)
     return PreparedModule(model, target, choices or Choices(), module, names)
 

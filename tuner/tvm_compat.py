@@ -7,12 +7,16 @@ crash.
 from __future__ import annotations
 
 import contextlib
+import gc
 import importlib.machinery
+import io
 import os
+import socket
 import sys
 import threading
 import types
-from collections.abc import Iterator
+import warnings
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
@@ -20,6 +24,7 @@ from types import CodeType
 from typing import Any
 
 from tunebook.cache.errors import IncompatibleError
+from tunebook.tuner.one_line import one_line
 
 
 @dataclass(frozen=True)
@@ -43,6 +48,7 @@ _PINS = (
 )
 _CPU_INTRINSICS = ("dot_product_common", "x86", "arm_cpu")
 _INTRINSICS_PACKAGE = "tvm.s_tir.tensor_intrin"
+BIG_CORES = 1  # of runtime.config_threadpool: the fastest cores
 _load_lock = threading.Lock()
 # Two threads that took turns would restore what the other had put there.
 _stderr_lock = threading.RLock()
@@ -157,6 +163,36 @@ def silent_native_stderr() -> Iterator[None]:
             os.close(saved)
 
 
+def attempt(step: Callable[[], Any]) -> tuple[Any, str]:
+    """Runs a step of TVM's in silence; gives its result, or None and in one line what failed.
+
+    What a failed pass leaves behind complains on stderr when it is freed, so it is freed here.
+    Can go when TVM's half-built modules go quietly (0.27's do not).
+    """
+    result, reason = None, ""
+    with silent_native_stderr():
+        try:
+            result = step()
+        except Exception as error:
+            reason = one_line(error)
+        if reason:
+            gc.collect()
+    return result, reason
+
+
+@contextlib.contextmanager
+def importer_says() -> Iterator[io.StringIO]:
+    """What TVM's ONNX importer prints meanwhile: the operator that failed is named nowhere else.
+
+    Its warnings, of each name that it changes, are dropped. Can go when its exceptions name the
+    operator (0.27's do not).
+    """
+    said = io.StringIO()
+    with contextlib.redirect_stdout(said), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield said
+
+
 def keep_narrow_matmuls(module: Any) -> Any:
     """Multiplies int8 (or uint8) matrices as they are, accumulating in int32.
 
@@ -187,15 +223,28 @@ def keep_narrow_matmuls(module: Any) -> Any:
     return relax.transform.DeadCodeElimination()(tvm.IRModule(functions, attrs=module.attrs))
 
 
-@contextlib.contextmanager
-def keeping_affinity() -> Iterator[None]:
-    """Undoes what TVM's thread pool does to the thread that sizes it: bind it to one core.
+def size_thread_pool(threads: int) -> None:
+    """Makes the runtime in this process use so many threads, on the fastest cores first: nothing
+    else makes it use as many as the loops were sized for.
 
-    Whatever this process starts or counts later would know only that core. Can go when TVM binds
-    none but its own threads.
+    It also binds the calling thread to one core, and whatever this process starts or counts later
+    would know only that one; so that is undone. Can go when TVM binds none but its own threads
+    (0.27 does not).
     """
+    import tvm
+
     cores = os.sched_getaffinity(0)
     try:
-        yield
+        tvm.get_global_func("runtime.config_threadpool")(BIG_CORES, threads)
     finally:
         os.sched_setaffinity(0, cores)
+
+
+def acknowledge_at_once(connection: socket.socket) -> None:
+    """Acknowledges the next packet of a tracker without delay; holds for one answer.
+
+    TVM's tracker writes an answer's length and its text apart, and the kernel keeps the second
+    back until the first is acknowledged, which takes 40 ms. Can go when the tracker writes both at
+    once or sets TCP_NODELAY (0.27 does neither).
+    """
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK, 1)

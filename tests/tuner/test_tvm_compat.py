@@ -11,7 +11,12 @@ from pathlib import Path
 import pytest
 
 from tunebook.cache.errors import ExitCode, IncompatibleError
-from tunebook.tuner.tvm_compat import check_versions, silent_native_stderr
+from tunebook.tuner.tvm_compat import (
+    attempt,
+    check_versions,
+    silent_native_stderr,
+    size_thread_pool,
+)
 
 # Records what the intrinsics register. The modules for GPUs and DSPs are left out of the genuine
 # import: with them it takes 39 seconds.
@@ -146,3 +151,21 @@ def test_stderr_comes_back_after_an_exception(capfd: pytest.CaptureFixture[str])
         raise ValueError("inside")
     os.write(2, b"kept")
     assert capfd.readouterr().err == "kept"
+
+
+def test_an_attempt_gives_the_result_or_one_line_of_what_failed(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    def failing() -> None:
+        os.write(2, b"native noise\n")
+        raise ValueError("first line\nsecond line")
+
+    assert attempt(lambda: "result") == ("result", "")
+    assert attempt(failing) == (None, "ValueError: first line second line")
+    assert capfd.readouterr().err == ""
+
+
+def test_sizing_the_thread_pool_leaves_this_thread_on_its_cores() -> None:
+    before = os.sched_getaffinity(0)
+    size_thread_pool(1)
+    assert os.sched_getaffinity(0) == before
