@@ -7,8 +7,8 @@ import os
 import tempfile
 import threading
 import time
-from collections.abc import Callable
-from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
+from collections.abc import Callable, Sequence
+from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -30,6 +30,7 @@ from tunebook.workers.task_tools import TaskTools
 _log = logging.getLogger(__name__)
 # Another worker has every open round: look again after this many seconds.
 _IDLE_SECONDS = 0.5
+_SIGNAL_SECONDS = 0.5
 # Where building overlaps measuring, one round is searched for while another is measured.
 _OVERLAPPING_ROUNDS = 2
 
@@ -191,9 +192,10 @@ class SearchWorker:
         threads = ThreadPoolExecutor(rounds, thread_name_prefix="round")
         loops = [threads.submit(self._loop, job_id, runner, meter) for _ in range(rounds)]
         try:
-            wait(loops, return_when=FIRST_EXCEPTION)
-            failed = [loop for loop in loops if loop.done() and loop.exception() is not None]
-            return (failed or loops)[0].result()
+            # An endless wait would not hear a signal that another thread got.
+            while wait(loops, _SIGNAL_SECONDS, FIRST_EXCEPTION).not_done and not _failed(loops):
+                pass
+            return (_failed(loops) or loops)[0].result()
         finally:
             self._stop.set()
             threads.shutdown(wait=False)
@@ -241,3 +243,7 @@ class SearchWorker:
 
     def _report(self, meter: ProgressMeter, job_id: int, activity: str) -> None:
         meter.report(self._store.budget(job_id), self._store.task_states(job_id), activity)
+
+
+def _failed(loops: Sequence[Future[str]]) -> list[Future[str]]:
+    return [loop for loop in loops if loop.done() and loop.exception() is not None]
