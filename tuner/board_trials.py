@@ -43,7 +43,7 @@ Outcome = Measurement | VerificationResult
 
 
 @dataclass(frozen=True)
-class _Reference:
+class Reference:
     """What the unscheduled program gave for these inputs."""
 
     inputs: list[Array]
@@ -52,6 +52,25 @@ class _Reference:
     @property
     def bytes(self) -> int:
         return sum(one.nbytes for one in (*self.inputs, *self.outputs))
+
+
+class KeptReferences:
+    """The references that were used last, up to `most_bytes` together."""
+
+    def __init__(self, most_bytes: int) -> None:
+        self._most_bytes = most_bytes
+        self._kept: OrderedDict[tuple[str, str], Reference] = OrderedDict()
+
+    def find(self, name: tuple[str, str]) -> Reference | None:
+        """One by the hashes of its workload and of its library's module."""
+        if name in self._kept:
+            self._kept.move_to_end(name)
+        return self._kept.get(name)
+
+    def keep(self, name: tuple[str, str], reference: Reference) -> None:
+        self._kept[name] = reference
+        while sum(one.bytes for one in self._kept.values()) > self._most_bytes:
+            self._kept.popitem(last=False)
 
 
 class _ReferenceFailed(Exception):
@@ -64,7 +83,7 @@ class BoardTrials:
     def __init__(self) -> None:
         self._session: BoardSession | None = None
         self._waited = 0.0  # in this trial, for boards that others had
-        self._references: OrderedDict[tuple[str, str], _Reference] = OrderedDict()
+        self._references = KeptReferences(_KEPT_BYTES)
 
     def carry_out(self, job: MeasuringJob, answer: Answer) -> Outcome | NoBoard:
         """One trial's outcome; announces with TrialStarted that a board has it."""
@@ -132,9 +151,9 @@ class BoardTrials:
         found = _outputs(session, job.candidate, job.program, reference.inputs)
         return compare(job.program, reference.outputs, found)
 
-    def _reference(self, session: BoardSession, job: VerifyJob) -> _Reference:
+    def _reference(self, session: BoardSession, job: VerifyJob) -> Reference:
         name = (job.program.key.hash, job.reference.module_hash)
-        kept = self._references.pop(name, None)
+        kept = self._references.find(name)
         if kept is None:
             try:
                 kept = _run_reference(session, job)
@@ -142,9 +161,7 @@ class BoardTrials:
                 raise
             except Exception as error:
                 raise _ReferenceFailed from error
-        self._references[name] = kept
-        while sum(one.bytes for one in self._references.values()) > _KEPT_BYTES:
-            self._references.popitem(last=False)
+            self._references.keep(name, kept)
         return kept
 
     # --- what went wrong ---------------------------------------------------------------------
@@ -188,7 +205,7 @@ def _measure(session: BoardSession, job: MeasureJob) -> Measurement:
     return Measurement(run_seconds=seconds, board_state=session.state())
 
 
-def _run_reference(session: BoardSession, job: VerifyJob) -> _Reference:
+def _run_reference(session: BoardSession, job: VerifyJob) -> Reference:
     inputs = random_inputs(job.program)
     outputs = _outputs(session, job.reference, job.program, inputs)
     share = finite_share(outputs)
@@ -197,7 +214,7 @@ def _run_reference(session: BoardSession, job: VerifyJob) -> _Reference:
         found = _outputs(session, job.reference, job.program, others)
         if finite_share(found) > share:
             inputs, outputs = others, found
-    return _Reference(inputs, outputs)
+    return Reference(inputs, outputs)
 
 
 def _outputs(
