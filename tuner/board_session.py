@@ -19,9 +19,9 @@ from tunebook.tuner.board_tracker import BoardOffer, identity, request_board
 from tunebook.tuner.program import Program
 from tunebook.tuner.tensors import Array, byte_count, random_inputs, spoiled
 from tunebook.tuner.trials import BoardAddress
+from tunebook.tuner.tvm_compat import BIG_CORES
 
 ENTRY = "main"
-_BIG_CORES = 1  # of runtime.config_threadpool: the fastest cores
 _REFUSED_SECONDS = 0.5
 # Inputs of this many programs, and bytes, are kept on the board.
 _KEPT_PROGRAMS = 8
@@ -84,7 +84,7 @@ class BoardSession:
             offer.host, offer.port, offer.match_key, session_timeout=self._limit
         )
         try:
-            self._session.get_function("runtime.config_threadpool")(_BIG_CORES, num_cores)
+            self._session.get_function("runtime.config_threadpool")(BIG_CORES, num_cores)
             self._state = self._function("tunebook.board.state")
             name = self._function("tunebook.board.name")
             self.board = str(name()) if name is not None else f"{self._host}:{self._port}"

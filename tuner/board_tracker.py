@@ -10,13 +10,13 @@ import struct
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from types import TracebackType
 from typing import Any
 
 from tvm.rpc import base as rpc
 
 from tunebook.cache.errors import BoardError
 from tunebook.tuner.trials import BoardAddress
+from tunebook.tuner.tvm_compat import acknowledge_at_once
 
 _ANSWER_SECONDS = 10.0
 # A tracker that is being restarted is given this long to listen again.
@@ -126,12 +126,7 @@ class _Tracker:
     def __enter__(self) -> _Tracker:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *raised: object) -> None:
         self._socket.close()
 
     def request(self, board_class: str, timeout: float) -> BoardOffer:
@@ -146,16 +141,11 @@ class _Tracker:
     def _ask(self, message: list[Any], timeout: float = _ANSWER_SECONDS) -> Any:
         rpc.sendjson(self._socket, message)
         self._socket.settimeout(timeout)
-        _acknowledge_at_once(self._socket)
+        acknowledge_at_once(self._socket)
         code, value = rpc.recvjson(self._socket)
         if code != rpc.TrackerCode.SUCCESS:
             raise OSError(f"the tracker answered with code {code}")
         return value
-
-
-def _acknowledge_at_once(connection: socket.socket) -> None:
-    """The tracker sends an answer in two parts and waits 40 ms for the first's acknowledgement."""
-    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK, 1)
 
 
 def _connect(address: BoardAddress, patience: float) -> socket.socket:

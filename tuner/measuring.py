@@ -7,7 +7,6 @@ import threading
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 from typing import TypeVar
 
 from tunebook.cache.errors import BoardError, TunebookError
@@ -59,8 +58,10 @@ class Measurer:
 
     A session on the board is kept from trial to trial and renewed after any fault. The board's
     threads are set to `num_cores`. `board_timeout` is how long to wait for a board, `run_timeout`
-    how long a kernel may run at least before its board stops it. With `peak`, times beyond it are
-    `implausible`. Every method raises BoardError when no board can be had.
+    how long a kernel may run at least before its board stops it. Times beyond `peak` are
+    `implausible`; it may be set later, since measuring a peak takes a Measurer. A library's content
+    must stay the same, since boards keep what they loaded. Every method raises BoardError when no
+    board can be had.
     """
 
     def __init__(
@@ -130,12 +131,7 @@ class Measurer:
     def __enter__(self) -> Measurer:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *raised: object) -> None:
         self.close()
 
     @property
