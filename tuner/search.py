@@ -7,6 +7,7 @@ store each time, so that a worker which takes over goes on where its predecessor
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Sequence
 from typing import Any
 
@@ -14,13 +15,14 @@ import tvm
 from tvm.ir.utils import derived_object
 from tvm.s_tir import meta_schedule as ms
 
-from tunebook.cache.errors import UntrustedTraceError
 from tunebook.cache.records import Candidate, Record
-from tunebook.cache.traces import check_trace
 from tunebook.tuner.cost_model import CostModel
 from tunebook.tuner.hashing import module_hash
+from tunebook.tuner.one_line import one_line
 from tunebook.tuner.replay import replay
 from tunebook.tuner.tvm_compat import load_cpu_intrinsics, silent_native_stderr
+
+_log = logging.getLogger(__name__)
 
 # Replaying mutated traces is where a search's time goes: on a 3x3 convolution TVM's population of
 # 512 and 4 generations take eight times as long as 128 and 2, and find nothing measurably faster.
@@ -40,10 +42,10 @@ _ANY_FAILURES = 3
 class _MeasuredTraces(ms.database.PyDatabase):  # type: ignore[misc]
     """Feeds the best measured traces of this workload into the search's population."""
 
-    def __init__(self, workload: Any, target: Any, records: Sequence[Record]) -> None:
+    def __init__(self, workload: Any, records: list[Any]) -> None:
         super().__init__()
         self._workload = workload
-        self._records = [_tuning_record(record, workload, target) for record in records]
+        self._records = records
 
     def has_workload(self, mod: Any) -> bool:
         return True
@@ -58,12 +60,6 @@ class _MeasuredTraces(ms.database.PyDatabase):  # type: ignore[misc]
         return len(self._records)
 
 
-def _tuning_record(record: Record, workload: Any, target: Any) -> Any:
-    sch = replay(workload.mod, record.candidate.trace)
-    seconds = [record.measurement.seconds]
-    return ms.database.TuningRecord(sch.trace, workload, seconds, target)
-
-
 class TaskSearch:
     """Proposes candidates for one workload on one target.
 
@@ -73,12 +69,15 @@ class TaskSearch:
     def __init__(self, tir: str, target: Any, model: CostModel, *, threads: int, seed: int):
         load_cpu_intrinsics()
         self._mod = tvm.ir.load_json(tir)
+        self._workload = ms.database.Workload(self._mod)
         self._target = target
         self._model = model
         self._threads = threads
         self._seed = seed
         self._rounds = 0
         self._spaces: list[Any] | None = None
+        # By record; None for one that does not replay.
+        self._replayed: dict[int, Any] = {}
 
     def propose(
         self, count: int, measured: Sequence[Record], known: frozenset[str]
@@ -105,18 +104,33 @@ class TaskSearch:
         # A model that has learnt nothing ranks by chance, so there is nothing to evolve towards.
         generations = _GENERATIONS if self._model.trained else 0
         context = self._context(population, generations)
-        workload = ms.database.Workload(self._mod)
-        best = [record for record in measured if _trusted(record)]
-        database = _MeasuredTraces(
-            workload, self._target, best[: int(population * _MEASURED_SHARE)]
-        )
         with silent_native_stderr():
+            best = self._replay(measured[: int(population * _MEASURED_SHARE)])
+            database = _MeasuredTraces(self._workload, best)
             if self._spaces is None:
                 self._spaces = list(context.generate_design_space())
             context.pre_tuning(wanted, wanted, self._spaces, database, self._model.tvm_model)
             found = context.generate_measure_candidates()
             context.post_tuning()
         return [] if found is None else [candidate.sch for candidate in found]
+
+    def _replay(self, records: Sequence[Record]) -> list[Any]:
+        """TVM's form of records; one that does not replay is told of once, and left out."""
+        for record in records:
+            if record.id in self._replayed:
+                continue
+            try:
+                trace = replay(self._mod, record.candidate.trace).trace
+            except Exception as error:  # TVM raises whatever it likes
+                _log.warning("record %d is left out of the search: %s", record.id, one_line(error))
+                self._replayed[record.id] = None
+                continue
+            seconds = [record.measurement.seconds]
+            self._replayed[record.id] = ms.database.TuningRecord(
+                trace, self._workload, seconds, self._target
+            )
+        found = [self._replayed[record.id] for record in records]
+        return [one for one in found if one is not None]
 
     def _context(self, population: int, generations: int) -> Any:
         self._rounds += 1
@@ -139,14 +153,6 @@ class TaskSearch:
 def _population(wanted: int) -> int:
     population = max(_SMALLEST_POPULATION, _POPULATION_PER_CANDIDATE * wanted)
     return min(_LARGEST_POPULATION, population)
-
-
-def _trusted(record: Record) -> bool:
-    try:
-        check_trace(record.candidate.trace)
-    except UntrustedTraceError:
-        return False
-    return True
 
 
 def _plain(value: Any) -> Any:

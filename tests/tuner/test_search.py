@@ -107,6 +107,16 @@ def test_a_hostile_record_is_left_out_of_the_population(
     assert search.propose(4, [_measured(key, hostile, 1e-9)], NOTHING)
 
 
+def test_a_record_that_does_not_replay_is_left_out_of_the_population(
+    tasks: dict[str, Task], host: Target
+) -> None:
+    task = tasks["matmul+add"]
+    key = task.workload.key.on(str(host))
+    foreign = Candidate(json.dumps([[["GetSBlock", [], ["nowhere", "main"], ["b0"]]], []]), "1")
+    search = _search(task, host)
+    assert search.propose(4, [_measured(key, foreign, 1e-9)], NOTHING)
+
+
 def test_nothing_wanted_is_nothing_proposed(tasks: dict[str, Task], host: Target) -> None:
     assert _search(tasks["matmul+add"], host).propose(0, [], NOTHING) == []
 
