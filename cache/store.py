@@ -62,6 +62,8 @@ class Store:
       granted when a round is first claimed, stay with the round when a successor takes it over,
       are spent one by one in the transaction that stores the result, and go back when the round
       ends.
+    - A workload on a target has one open round at most, whoever's job it is. One that nobody holds
+      goes to whichever job proposes it next, so that a run that ended stands in nobody's way.
     - A round belongs to the worker that claimed it last. `beat`, `store_candidates` and
       `finish_round` of any other raise LeaseLostError; `store_result` still works for it, since a
       measurement that was made is not thrown away.
@@ -216,8 +218,7 @@ class Store:
     # --- rounds ------------------------------------------------------------------------------
     def propose_rounds(self, job_id: int, proposals: Sequence[RoundProposal]) -> int:
         """Makes rounds open, or changes the gain of those open and unclaimed (and the size, while
-        nothing is granted). There is at most one open round per workload and target, whoever's
-        job it is: one of another job is taken over where nobody holds it or its lease is dead
+        nothing is granted). One of another job is taken over where nobody holds it or its lease is dead
         (what it was granted goes back), and else the proposal is left out. Gives how many of this
         job are open; none are once the job is finished."""
         with self._database.writing() as session:
