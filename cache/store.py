@@ -218,9 +218,9 @@ class Store:
     # --- rounds ------------------------------------------------------------------------------
     def propose_rounds(self, job_id: int, proposals: Sequence[RoundProposal]) -> int:
         """Makes rounds open, or changes the gain of those open and unclaimed (and the size, while
-        nothing is granted). One of another job is taken over where nobody holds it or its lease is dead
-        (what it was granted goes back), and else the proposal is left out. Gives how many of this
-        job are open; none are once the job is finished."""
+        nothing is granted). One of another job is taken over where nobody holds it or its lease is
+        dead (what it was granted goes back), and else the proposal is left out. Gives how many of
+        this job are open; none are once the job is finished."""
         with self._database.writing() as session:
             return rounds.propose_rounds(session, self._observer, job_id, proposals)
 
