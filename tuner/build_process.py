@@ -12,7 +12,6 @@ from tunebook.tuner.child_process import Answer, Handler, serve_parent
 from tunebook.tuner.trials import BuildJob
 from tunebook.tuner.tvm_compat import check_versions, load_cpu_intrinsics
 
-
 # Where building overlaps measuring, what measures comes first: a late build costs nothing.
 _NICENESS = 10
 

