@@ -72,6 +72,10 @@ _ONE_NAME = ("x86_64", "aarch64")
 _VENDORS = ("unknown", "pc", "none")
 
 
+class MissingCoresError(TargetError):
+    """A target without -num-cores, where nothing supplied them."""
+
+
 @dataclass(frozen=True)
 class Target:
     """A target whose `str` is its canonical text.
@@ -232,7 +236,7 @@ def _number(name: str, value: str, allowed: range) -> int:
 
 def _cores(given: str | None, supplied: int | None) -> int:
     if given is None and supplied is None:
-        raise TargetError(
+        raise MissingCoresError(
             "the target has no -num-cores; add for example -num-cores=4 (a board class may "
             "supply it)"
         )

@@ -65,14 +65,14 @@ def tune(
     timeout = parse_duration(board_timeout)
 
     # Only here: neither `tunebook db` nor `tunebook --help` should wait for TVM.
-    from tunebook.tuner.llvm_targets import resolve_target
     from tunebook.tuner.shapes import parse_shape_options
+    from tunebook.workers.boards import target_for_boards
     from tunebook.workers.tuning import BoardRequest, BudgetRequest, plan_tuning
     from tunebook.workers.tuning import tune as run_tuning
 
     plan = plan_tuning(
         model,
-        resolve_target(target),
+        target_for_boards(target, boards, tracker),
         shapes=parse_shape_options(shape or []),
         budget=BudgetRequest(trials, more, seconds),
         board=BoardRequest(boards, tracker, timeout),

@@ -116,6 +116,7 @@ class TrackerLink:
             "pid": os.getpid(),
             "beat": self._beat,
             "serving": serving,
+            "cores": len(os.sched_getaffinity(0)),
         }
         info = {
             "key": f"server:{self._options.board_class}",

@@ -12,10 +12,10 @@ from urllib.parse import urlsplit
 import psutil
 
 from tunebook.cache.errors import BoardError, UsageError
-from tunebook.cache.targets import Target
-from tunebook.tuner.llvm_targets import runs_here
+from tunebook.cache.targets import MissingCoresError, Target
+from tunebook.tuner.llvm_targets import resolve_target, runs_here
 from tunebook.tuner.trials import BoardAddress
-from tunebook.workers.emulated_board import EMULATED_CLASS, emulated_board
+from tunebook.workers.emulated_board import EMULATED_CLASS, EMULATED_CORES, emulated_board
 from tunebook.workers.local_board import LOCAL_BOARD_CLASS, local_board
 from tunebook.workers.tracker import TrackerAddress, query_tracker
 
@@ -27,6 +27,28 @@ class BoardPlan:
     board_class: str
     emulated: bool
     open: Callable[[], AbstractContextManager[BoardAddress]]
+
+
+def target_for_boards(spelling: str, boards: str | None, tracker: str | None) -> Target:
+    """The target of a spelling; one without -num-cores gets those of the board class, the fewest
+    that a board of it has.
+
+    Raises TargetError where neither says, and BoardError when the tracker does not answer.
+    """
+    try:
+        return resolve_target(spelling)
+    except MissingCoresError:
+        cores = _cores_of_class(boards, tracker)
+        if cores is None:
+            raise
+        return resolve_target(spelling, num_cores=cores)
+
+
+def _cores_of_class(boards: str | None, tracker: str | None) -> int | None:
+    if boards is not None and tracker is not None:
+        registered = query_tracker(_parse_tracker(tracker)).boards_of(boards)
+        return min((board.cores for board in registered if board.cores), default=None)
+    return EMULATED_CORES if boards == EMULATED_CLASS else None
 
 
 def plan_boards(target: Target, boards: str | None, tracker: str | None) -> BoardPlan:

@@ -18,6 +18,8 @@ from tunebook.workers.emulated_sysroot import Sysroot, emulated_sysroot
 from tunebook.workers.tracker import running_tracker
 
 EMULATED_CLASS = "emulated-aarch64"
+# More would only take turns on the host's.
+EMULATED_CORES = 1
 # A guest starts in 2 s on an idle machine and is slow to answer on a busy one.
 LIMITS = SupervisionLimits(appear=120.0, silence=60.0)
 

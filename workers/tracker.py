@@ -42,7 +42,8 @@ class RegisteredBoard:
     """A board that holds a connection to the tracker.
 
     The fields after `port` are told by Tunebook's agent only: its own id, the board's name, the
-    agent's process, how often it has said that it lives, and whether it serves a session now.
+    agent's process, how often it has said that it lives, whether it serves a session now, and how
+    many cores it may use.
     """
 
     board_class: str
@@ -53,6 +54,7 @@ class RegisteredBoard:
     pid: int | None = None
     beat: int = 0
     serving: bool = False
+    cores: int | None = None
 
 
 @dataclass(frozen=True)
@@ -116,6 +118,7 @@ def _board(info: dict[str, Any]) -> RegisteredBoard:
         pid=agent.get("pid"),
         beat=agent.get("beat", 0),
         serving=agent.get("serving", False),
+        cores=agent.get("cores"),
     )
 
 

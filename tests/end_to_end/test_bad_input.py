@@ -14,6 +14,7 @@ import pytest
 from sqlalchemy import create_engine, text
 
 from tunebook.cache.errors import ExitCode
+from tunebook.tuner.llvm_targets import resolve_target
 
 HOST_CPU = "llvm -mtriple=aarch64-linux-gnu -mcpu={cpu} -num-cores=4"
 
@@ -259,6 +260,25 @@ def test_a_tracker_that_does_not_answer_is_one_line(
     code, err = _refused(run, capfd, [*arguments, *options])
     assert code == ExitCode.NO_BOARD
     assert "127.0.0.1:1" in err
+
+
+def test_a_tracker_without_such_a_board_is_one_line_after_the_timeout(
+    run: Callable[..., int],
+    capfd: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    onnx_models: ModuleType,
+) -> None:
+    from tunebook.workers.tracker import running_tracker
+
+    model = onnx_models.save(tmp_path / "a.onnx", onnx_models.convolution())
+    target = str(resolve_target("host"))
+    with running_tracker() as tracker:
+        arguments = ["tune", model, "--target", target, "--boards", "rpi4", "--db", tmp_path / "d"]
+        options = ["--tracker", tracker, "--board-timeout", "2s"]
+        code, err = _refused(run, capfd, [*arguments, *options])
+    assert code == ExitCode.NO_BOARD
+    assert "rpi4" in err
+    assert str(tracker) in err
 
 
 def test_a_database_of_a_newer_version_is_one_line(

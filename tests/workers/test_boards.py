@@ -6,10 +6,10 @@ import os
 
 import pytest
 
-from tunebook.cache.errors import BoardError, UsageError
+from tunebook.cache.errors import BoardError, TargetError, UsageError
 from tunebook.cache.targets import Target
 from tunebook.tuner.llvm_targets import resolve_target
-from tunebook.workers.boards import plan_boards
+from tunebook.workers.boards import plan_boards, target_for_boards
 from tunebook.workers.local_board import local_board
 from tunebook.workers.tracker import running_tracker
 
@@ -55,6 +55,26 @@ def test_a_tracker_that_does_not_answer_is_named(host: Target) -> None:
         plan_boards(host, "rpi4", "127.0.0.1:1").open(),
     ):
         pass
+
+
+def test_a_board_class_supplies_the_cores_that_a_target_does_not_name(host: Target) -> None:
+    spelling = str(host).replace(f" -num-cores={host.num_cores}", "")
+    with local_board(1) as board:
+        tracker = f"{board.tracker_host}:{board.tracker_port}"
+        completed = target_for_boards(spelling, board.board_class, tracker)
+        named = target_for_boards(f"{spelling} -num-cores=7", board.board_class, tracker)
+    assert str(completed) == str(host)
+    assert named.num_cores == 7
+
+
+def test_the_emulated_board_has_one_core() -> None:
+    spelling = ARM.replace(" -num-cores=1", "")
+    assert str(target_for_boards(spelling, "emulated-aarch64", None)) == ARM
+
+
+def test_a_class_that_nobody_registered_supplies_nothing(host: Target) -> None:
+    with running_tracker() as tracker, pytest.raises(TargetError, match="num-cores"):
+        target_for_boards("llvm -mtriple=aarch64-linux-gnu", "rpi4", str(tracker))
 
 
 def test_the_emulated_board_is_asked_for_by_name() -> None:
