@@ -24,9 +24,10 @@ from tunebook.tuner.tvm_compat import load_cpu_intrinsics, silent_native_stderr
 
 _log = logging.getLogger(__name__)
 
-# Replaying mutated traces is where a search's time goes: on a 3x3 convolution TVM's population of
-# 512 and 4 generations take eight times as long as 128 and 2, and find nothing measurably faster.
-_LARGEST_POPULATION = 128
+# Replaying mutated traces is where a search's time goes. On a 3x3 convolution TVM's population of
+# 512 and 4 generations take ten times as long as these, and find nothing measurably faster
+# (tests/benchmarks/throughput.py).
+_LARGEST_POPULATION = 96
 _SMALLEST_POPULATION = 16
 _POPULATION_PER_CANDIDATE = 5
 _GENERATIONS = 2
@@ -100,9 +101,11 @@ class TaskSearch:
         return list(fresh.values())[:count]
 
     def _generate(self, wanted: int, measured: Sequence[Record]) -> list[Any]:
-        population = _population(wanted)
-        # A model that has learnt nothing ranks by chance, so there is nothing to evolve towards.
-        generations = _GENERATIONS if self._model.trained else 0
+        if self._model.trained:
+            population, generations = _population(wanted), _GENERATIONS
+        else:
+            # It ranks by chance, so there is nothing to choose from, nor to evolve towards.
+            population, generations = max(_SMALLEST_POPULATION, wanted), 0
         context = self._context(population, generations)
         with silent_native_stderr():
             best = self._replay(measured[: int(population * _MEASURED_SHARE)])
@@ -151,8 +154,8 @@ class TaskSearch:
 
 
 def _population(wanted: int) -> int:
-    population = max(_SMALLEST_POPULATION, _POPULATION_PER_CANDIDATE * wanted)
-    return min(_LARGEST_POPULATION, population)
+    fewest = max(_SMALLEST_POPULATION, wanted)
+    return max(fewest, min(_LARGEST_POPULATION, _POPULATION_PER_CANDIDATE * wanted))
 
 
 def _plain(value: Any) -> Any:

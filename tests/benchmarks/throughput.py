@@ -6,7 +6,8 @@
 convolution (64 channels, 56x56, padded), 128 trials, 32 a round. `remote` and `remote-conv`: the
 same on a board that takes 0.2 s longer to answer (slow_board.py). TVM's slow start is removed, or
 it measures nothing. Each run is a process of its own; its clock starts when everything is imported
-and split. The best schedules of both are then measured again in turn, on an idle machine.
+and split, and the peak of the board's class, which is kept, is known. The best schedules of both
+are then measured again in turn, on an idle machine.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ from tunebook.tuner.build_pool import BuildPool
 from tunebook.tuner.frontend import read_model
 from tunebook.tuner.llvm_targets import resolve_target, tvm_target
 from tunebook.tuner.measuring import Measurer
+from tunebook.tuner.peak import measure_peak
 from tunebook.tuner.prepare import PreparedModule, prepare
 from tunebook.tuner.program import describe
 from tunebook.tuner.split import split_model
@@ -193,6 +195,7 @@ def run_tunebook(scenario: Scenario, seed: int, folder: Path) -> Run:
     target = resolve_target("host")
     model = split_model(prepared_model(scenario, folder))
     with Store.open(str(folder / "tunebook.db")) as store, board(scenario, target) as address:
+        save_peak(store, address, target, folder)
         job = store.submit_job(
             store.save_model(model), address.board_class, trials=scenario.trials, more=None
         )
@@ -210,6 +213,16 @@ def run_tunebook(scenario: Scenario, seed: int, folder: Path) -> Run:
             fastest = min(records, key=lambda r: r.measurement.seconds or 0.0)
             best[state.key.workload_hash] = fastest.candidate.trace
     return Run(summary.trials, seconds, asdict(summary.times), best)
+
+
+def save_peak(store: Store, address: BoardAddress, target: Target, folder: Path) -> None:
+    """What the board can do at most is measured once for its class, not in every run."""
+    with (
+        BuildPool(1, 120, folder) as builds,
+        Measurer(address, num_cores=target.num_cores) as measurer,
+    ):
+        peak = measure_peak(builds, measurer, str(target))
+    store.save_board_peak(address.board_class, str(target), peak)
 
 
 def measure_again(scenario: Scenario, runs: dict[str, Run], folder: Path) -> dict[str, float]:
