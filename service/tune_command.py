@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from tunebook.cache.errors import UsageError
-from tunebook.cache.store import Store
 from tunebook.service.durations import parse_duration
 from tunebook.service.options import (
     AsJson,
@@ -24,11 +22,6 @@ from tunebook.service.options import (
 from tunebook.service.output import print_json
 from tunebook.service.tune_view import ProgressView, print_tune_report, tune_document
 
-if TYPE_CHECKING:
-    from tunebook.workers.tuning import TuningPlan
-
-_DEFAULT_TRIALS = 1000
-
 
 def tune(
     model: ModelPath,
@@ -39,7 +32,7 @@ def tune(
             "--trials",
             min=1,
             help="The total of trials for this model, shapes, target and compiler "
-            f"({_DEFAULT_TRIALS} for a new one). Running again adds nothing to it.",
+            "(1000 for a new one). Running again adds nothing to it.",
         ),
     ] = None,
     more: Annotated[
@@ -80,20 +73,8 @@ def tune(
         trust_pickles=True,
     )
     with open_store(db) as store, ProgressView(quiet=as_json) as view:
-        report = run_tuning(with_a_budget(plan, store), store, view.show)
+        report = run_tuning(plan, store, view.show)
     if as_json:
         print_json(tune_document(report))
     else:
         print_tune_report(report)
-
-
-def with_a_budget(plan: TuningPlan, store: Store) -> TuningPlan:
-    """The plan, with the default where nothing is said of a model that was never tuned; one that
-    has a budget keeps it."""
-    model, budget = plan.model, plan.budget
-    if budget.trials is not None or budget.more is not None:
-        return plan
-    if store.find_model(model.digest, model.shapes, model.target, model.compiler) is not None:
-        return plan
-    trials = max(_DEFAULT_TRIALS, len(model.tasks))
-    return replace(plan, budget=replace(budget, trials=trials))

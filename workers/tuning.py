@@ -18,10 +18,16 @@ from tunebook.workers.boards import BoardPlan, plan_boards
 from tunebook.workers.progress import ProgressListener
 from tunebook.workers.search_worker import RunSummary, SearchWorker, WorkerSettings
 
+DEFAULT_TRIALS = 1000
+
 
 @dataclass(frozen=True)
 class BudgetRequest:
-    """`trials` in total for this model, or `more` beyond what was spent; at most `seconds`."""
+    """`trials` in total for this model, or `more` beyond what was spent; at most `seconds`.
+
+    Where neither is given, a model keeps its budget, and a new one gets DEFAULT_TRIALS, or one
+    for each task where that is more.
+    """
 
     trials: int | None = None
     more: int | None = None
@@ -91,13 +97,7 @@ def plan_tuning(
 
 def tune(plan: TuningPlan, store: Store, listener: ProgressListener) -> TuneReport:
     """Tunes what was planned and stores every trial. Raises BoardError and DatabaseError."""
-    job_id = store.submit_job(
-        store.save_model(plan.model),
-        plan.boards.board_class,
-        trials=plan.budget.trials,
-        more=plan.budget.more,
-        emulated=plan.boards.emulated,
-    )
+    job_id = submit_tuning(plan, store)
     nothing_left = _nothing_left(store, job_id)
     if nothing_left is not None:
         run = RunSummary(0, 0.0, nothing_left)
@@ -112,6 +112,22 @@ def tune(plan: TuningPlan, store: Store, listener: ProgressListener) -> TuneRepo
     if run.ended in ("budget", "exhausted"):
         store.finish_job(job_id, "done", run.ended)
     return TuneReport(plan.model, run, store.budget(job_id), tuple(store.task_states(job_id)))
+
+
+def submit_tuning(plan: TuningPlan, store: Store) -> int:
+    """Stores the model and opens its job, or the one that was left open; gives the job's id."""
+
+    def submit(trials: int | None, more: int | None) -> int:
+        boards = plan.boards
+        return store.submit_job(
+            model_id, boards.board_class, trials=trials, more=more, emulated=boards.emulated
+        )
+
+    model_id = store.save_model(plan.model)
+    job_id = submit(plan.budget.trials, plan.budget.more)
+    if store.budget(job_id).limit == 0:
+        return submit(max(DEFAULT_TRIALS, len(plan.model.tasks)), None)
+    return job_id
 
 
 def _nothing_left(store: Store, job_id: int) -> str | None:
