@@ -49,11 +49,11 @@ def set_limit(session: Session, budget_id: int, trials: int | None, more: int | 
         raise BudgetError("--trials sets the total and --more adds to it; give one of them")
     if trials is None and more is None:
         return False
-    wanted = row.spent + more if more is not None else trials
-    assert wanted is not None
-    if wanted < 0 or (more is not None and more < 0):
+    if (trials or more or 0) < 0:
         raise BudgetError("a number of trials cannot be negative")
     before = row.trial_limit
+    # What is left of an earlier total stays: more never means less.
+    wanted = max(before, row.spent + more) if more is not None else (trials or 0)
     # Trials in flight stay granted, whatever the new limit.
     limit = max(wanted, row.granted)
     session.execute(update(BudgetRow).where(BudgetRow.id == budget_id).values(trial_limit=limit))

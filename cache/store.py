@@ -174,7 +174,7 @@ class Store:
         board class (a killed run is resumed); gives its id.
 
         `trials` sets the budget's total to that number, never below what is granted already;
-        `more` sets it to what was spent and so many more; with neither it stays. Tasks take over
+        `more` raises it to what was spent and so many more; with neither it stays. Tasks take over
         `untuned_seconds` and `exhausted` from earlier jobs on that board class; a raised budget
         tries the exhausted again. Raises BudgetError for both or a negative number.
         """

@@ -27,6 +27,7 @@ from tunebook.service.tune_view import (
     ProgressView,
     TuneDocument,
     print_tune_report,
+    print_tune_summary,
     tune_document,
 )
 
@@ -34,6 +35,10 @@ if TYPE_CHECKING:
     from tunebook.tuner.compiled_model import CompiledModel
     from tunebook.tuner.imported_model import ImportedModel
     from tunebook.workers.tuning import TuneReport, TuningPlan
+
+
+# Of probabilities; sums in another order differ by less.
+_LARGEST_DIFFERENCE = 1e-3
 
 
 class ComparisonDocument(BaseModel):
@@ -121,7 +126,10 @@ class _Demo:
     def _tune(self, plan: TuningPlan) -> TuneReport:
         name = self._path.name
         self._say(f"1. Tune {name} of the package magika for this machine: {self._target}")
-        return self._run_tuning(plan)
+        report = self._run_tuning(plan)
+        if not self._quiet:
+            print_tune_report(report)
+        return report
 
     def _build(self, model: ImportedModel, tasks: int) -> tuple[CompiledModel, CompiledModel]:
         """The build from the cache, and one without any schedule."""
@@ -149,11 +157,18 @@ class _Demo:
             f"tuned {show_seconds(comparison.tuned_seconds)}, "
             f"onnxruntime {show_seconds(comparison.onnxruntime_seconds)}"
         )
+        if not comparison.largest_difference <= _LARGEST_DIFFERENCE:
+            raise TunebookError(
+                f"the build differs from onnxruntime by {comparison.largest_difference:.2e}, more "
+                f"than {_LARGEST_DIFFERENCE:g}"
+            )
         return ComparisonDocument(**vars(comparison))
 
     def _tune_again(self, plan: TuningPlan) -> TuneReport:
         self._say("4. Tune it again: nothing is left to measure")
         report = self._run_tuning(plan)
+        if not self._quiet:
+            print_tune_summary(report)
         if report.run.trials:
             raise TunebookError(f"tuning again measured {report.run.trials} trials, not none")
         return report
@@ -184,10 +199,7 @@ class _Demo:
         from tunebook.workers.tuning import tune
 
         with open_store(self._db) as store, ProgressView(quiet=self._quiet) as view:
-            report = tune(plan, store, view.show)
-        if not self._quiet:
-            print_tune_report(report)
-        return report
+            return tune(plan, store, view.show)
 
     def _say(self, text: str) -> None:
         if not self._quiet:

@@ -79,7 +79,7 @@ def show_misses(misses: Sequence[Miss]) -> str:
     for miss in misses:
         lines.append(f"  {miss.reason.value}: {miss.key.op} | {miss.key.buffers}")
         lines.append(f"      wanted:  {_rest_of_key(miss.key)}")
-        if miss.nearest is None:
+        if miss.nearest in (None, miss.key):
             lines.append(f"      {miss.explanation}")
             continue
         lines.append(f"      nearest: {_nearest(miss.key, miss.nearest)}")

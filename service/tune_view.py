@@ -53,13 +53,15 @@ class ProgressView:
     """A progress bar on stderr: trials, expected latency, time left."""
 
     def __init__(self, *, quiet: bool) -> None:
+        console = Console(stderr=True)
         self._bar = Progress(
             TextColumn("trials"),
             BarColumn(),
             MofNCompleteColumn(),
             TextColumn("{task.description}"),
-            console=Console(stderr=True),
-            disable=quiet,
+            console=console,
+            # Where no terminal shows it, a bar is but an empty line.
+            disable=quiet or not console.is_terminal,
             transient=True,
             # Drawing it ten times a second would disturb what is measured on this machine.
             auto_refresh=False,
@@ -132,6 +134,11 @@ def print_tune_report(report: TuneReport) -> None:
             ", ".join(f"{count} {error.value}" for error, count in task.failures.items()),
         )
     print_table(table)
+    print_tune_summary(report)
+
+
+def print_tune_summary(report: TuneReport) -> None:
+    """What the run did, and how fast the model is now."""
     print_text(_summary(report))
 
 

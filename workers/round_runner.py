@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, as_completed, wait
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
@@ -19,6 +19,7 @@ from tunebook.tuner.measuring import Measurer
 from tunebook.tuner.trials import BoardAddress, BuildFailure, BuildRequest, BuiltLibrary
 from tunebook.workers.lease import Lease
 from tunebook.workers.phase_times import PhaseClock
+from tunebook.workers.quiet_machine import QuietMachine
 from tunebook.workers.task_tools import TaskTools
 
 _log = logging.getLogger(__name__)
@@ -72,6 +73,7 @@ class RoundRunner:
         builds: BuildPool,
         measurer: Measurer,
         tools: TaskTools,
+        machine: QuietMachine,
         clock: PhaseClock,
         on_trial: Callable[[ScheduleKey], None],
         enough: Callable[[], bool],
@@ -81,6 +83,7 @@ class RoundRunner:
         self._builds = builds
         self._measurer = measurer
         self._tools = tools
+        self._machine = machine
         self._clock = clock
         self._on_trial = on_trial
         self._enough = enough
@@ -93,12 +96,19 @@ class RoundRunner:
         """
         with ExitStack() as leases:
             rounds = [self._begin(claimed, leases) for claimed in batch]
-            self._measure(self._start_builds(rounds))
-            for one in rounds:
-                if not one.lease.lost:
-                    self._unless_lost(one, self._end)
-                if one.lease.lost:
-                    _log.warning("round %d: lost to another worker", one.claimed.id)
+            with self._machine.working():
+                builds = self._start_builds(rounds)
+                if self._board.shares_host:
+                    with self._clock.phase("build"):
+                        wait(builds)
+            with self._machine.measuring():
+                self._measure(builds)
+                for one in rounds:
+                    if not one.lease.lost:
+                        self.verify_best(one.key, one.libraries)
+            with self._machine.working():
+                for one in rounds:
+                    self._end(one)
 
     def verify_best(self, key: ScheduleKey, libraries: Mapping[str, BuiltLibrary]) -> None:
         """Compares the fastest unverified records with the unscheduled program until one agrees.
@@ -169,8 +179,9 @@ class RoundRunner:
         return self._builds.submit(request)
 
     def _measure(self, builds: dict[_Build, _Trial]) -> None:
-        for trial, outcome in self._built(builds):
-            one, slot = trial.round, trial.slot
+        for future in as_completed(builds):
+            one, slot = builds[future].round, builds[future].slot
+            outcome = future.result()
             if self._enough():
                 return
             if one.lease.lost:
@@ -183,15 +194,6 @@ class RoundRunner:
             if not stored.repeated:
                 one.results.append((slot.candidate, measurement))
                 self._on_trial(one.key)
-
-    def _built(
-        self, builds: dict[_Build, _Trial]
-    ) -> Iterator[tuple[_Trial, BuiltLibrary | BuildFailure]]:
-        if self._board.shares_host:
-            with self._clock.phase("build"):
-                wait(builds)
-        for future in as_completed(builds):
-            yield builds[future], future.result()
 
     def _measure_one(self, one: _Round, outcome: BuiltLibrary | BuildFailure) -> Measurement:
         if isinstance(outcome, BuildFailure):
@@ -210,10 +212,15 @@ class RoundRunner:
     def _end(self, one: _Round) -> None:
         with self._clock.phase("search"):
             self._tools.learn(one.key, one.results)
-        self.verify_best(one.key, one.libraries)
-        self._store.finish_round(one.claimed.id, one.claimed.epoch)
+        if not one.lease.lost:
+            self._unless_lost(one, self._finish)
+        if one.lease.lost:
+            _log.warning("round %d: lost to another worker", one.claimed.id)
         for library in one.libraries.values():
             library.path.unlink(missing_ok=True)
+
+    def _finish(self, one: _Round) -> None:
+        self._store.finish_round(one.claimed.id, one.claimed.epoch)
 
     def _build_again(self, record: Record) -> BuiltLibrary | BuildFailure:
         return self._build(record.key, record.candidate).result()

@@ -24,6 +24,7 @@ from tunebook.tuner.peak import measure_peak
 from tunebook.tuner.trials import BoardAddress
 from tunebook.workers.phase_times import PhaseClock, PhaseTimes
 from tunebook.workers.progress import ProgressListener, ProgressMeter
+from tunebook.workers.quiet_machine import QuietMachine
 from tunebook.workers.round_runner import RoundRunner
 from tunebook.workers.task_tools import TaskTools
 
@@ -105,8 +106,10 @@ class SearchWorker:
                 board_timeout=settings.board_timeout,
                 run_timeout=settings.run_timeout,
             ) as measurer,
+            QuietMachine(measures_here=self._board.shares_host) as machine,
         ):
-            measurer.peak = self._peak(builds, measurer)
+            with machine.measuring():
+                measurer.peak = self._peak(builds, measurer)
             tools = TaskTools(
                 self._store,
                 builds,
@@ -127,10 +130,11 @@ class SearchWorker:
                 return meter.out_of_time or self._stop.is_set()
 
             runner = RoundRunner(
-                self._store, self._board, builds, measurer, tools, clock, on_trial, enough
+                self._store, self._board, builds, measurer, tools, machine, clock, on_trial, enough
             )
-            self._measure_untuned(job_id, tools, measurer, meter)
-            self._verify_leftovers(job_id, runner, meter)
+            with machine.measuring():
+                self._measure_untuned(job_id, tools, measurer, meter)
+                self._verify_leftovers(job_id, runner, meter)
             try:
                 ended = self._run_rounds(job_id, runner, meter)
             except BaseException:

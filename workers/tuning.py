@@ -115,7 +115,10 @@ def tune(plan: TuningPlan, store: Store, listener: ProgressListener) -> TuneRepo
 
 
 def submit_tuning(plan: TuningPlan, store: Store) -> int:
-    """Stores the model and opens its job, or the one that was left open; gives the job's id."""
+    """Stores the model and opens its job, or the one that was left open; gives the job's id.
+
+    Raises BudgetError where `more` leaves fewer trials than tasks.
+    """
 
     def submit(trials: int | None, more: int | None) -> int:
         boards = plan.boards
@@ -123,10 +126,19 @@ def submit_tuning(plan: TuningPlan, store: Store) -> int:
             model_id, boards.board_class, trials=trials, more=more, emulated=boards.emulated
         )
 
+    tasks = len(plan.model.tasks)
     model_id = store.save_model(plan.model)
-    job_id = submit(plan.budget.trials, plan.budget.more)
-    if store.budget(job_id).limit == 0:
-        return submit(max(DEFAULT_TRIALS, len(plan.model.tasks)), None)
+    job_id = submit(plan.budget.trials, None)
+    budget = store.budget(job_id)
+    if plan.budget.more is not None:
+        if max(budget.limit, budget.spent + plan.budget.more) < tasks:
+            raise BudgetError(
+                f"--more {plan.budget.more} leaves this model fewer trials than its {tasks} tasks, "
+                f"so give --more {tasks - budget.spent} or more"
+            )
+        return submit(None, plan.budget.more)
+    if budget.limit == 0:
+        return submit(max(DEFAULT_TRIALS, tasks), None)
     return job_id
 
 

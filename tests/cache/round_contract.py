@@ -60,8 +60,16 @@ class JobContract(StoreFixtures):
     def test_more_trials_are_added_to_those_spent(self, store: Store) -> None:
         measure(store, conv(), {"a": success(1.0), "b": failure()})
         model = store.save_model(model_of([conv()]))
+        store.submit_job(model, BOARD, trials=2, more=None)
         job = store.submit_job(model, BOARD, trials=None, more=7)
         assert store.budget(job).limit == 9
+
+    def test_more_never_lowers_a_total_that_is_not_spent(self, store: Store) -> None:
+        measure(store, conv(), {"a": success(1.0), "b": failure()})
+        model = store.save_model(model_of([conv()]))
+        store.submit_job(model, BOARD, trials=100, more=None)
+        job = store.submit_job(model, BOARD, trials=None, more=7)
+        assert store.budget(job).limit == 100
 
     def test_a_total_below_what_was_spent_leaves_nothing_to_grant(self, store: Store) -> None:
         measure(store, conv(), {"a": success(1.0), "b": failure()})

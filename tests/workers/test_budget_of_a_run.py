@@ -71,6 +71,16 @@ def test_what_is_said_holds(
     assert _limit(plan, store, said) == limit
 
 
+def test_more_trials_never_lower_a_budget_that_is_not_spent(plan: TuningPlan, store: Store) -> None:
+    assert _limit(plan, store, BudgetRequest(trials=1000)) == 1000
+    assert _limit(plan, store, BudgetRequest(more=3)) == 1000
+
+
+def test_more_trials_that_are_fewer_than_tasks_are_refused(plan: TuningPlan, store: Store) -> None:
+    with pytest.raises(BudgetError, match="so give --more 3 or more"):
+        submit_tuning(replace(plan, budget=BudgetRequest(more=2)), store)
+
+
 def test_fewer_trials_than_tasks_are_refused_with_how_many_it_takes(model_file: Path) -> None:
     budget = BudgetRequest(trials=2)
     with pytest.raises(BudgetError, match="has 3 tasks, so give --trials 3"):

@@ -1,0 +1,51 @@
+"""Two commands on one machine: nothing of ours builds or searches while one of them measures."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+from tunebook.workers.quiet_machine import QuietMachine
+
+LONG_SECONDS = 20.0
+
+
+class _Other(threading.Thread):
+    """Another command, with a lock of its own; `began` once it got what it waits for."""
+
+    def __init__(self, folder: Path, kind: str, *, measures_here: bool = True) -> None:
+        super().__init__(daemon=True)
+        self._machine = QuietMachine(measures_here=measures_here, folder=folder)
+        self._kind = kind
+        self.began = threading.Event()
+        self.start()
+
+    def run(self) -> None:
+        with self._machine, getattr(self._machine, self._kind)():
+            self.began.set()
+
+
+def test_nobody_builds_while_another_measures(tmp_path: Path) -> None:
+    with QuietMachine(measures_here=True, folder=tmp_path) as machine:
+        with machine.measuring():
+            builder, measurer = _Other(tmp_path, "working"), _Other(tmp_path, "measuring")
+            assert not builder.began.wait(0.3)
+            assert not measurer.began.is_set()
+        assert builder.began.wait(LONG_SECONDS)
+        assert measurer.began.wait(LONG_SECONDS)
+
+
+def test_a_measurement_waits_for_builds_which_do_not_wait_for_each_other(tmp_path: Path) -> None:
+    with QuietMachine(measures_here=True, folder=tmp_path) as machine:
+        with machine.working():
+            assert _Other(tmp_path, "working").began.wait(LONG_SECONDS)
+            measurer = _Other(tmp_path, "measuring")
+            assert not measurer.began.wait(0.3)
+        assert measurer.began.wait(LONG_SECONDS)
+
+
+def test_boards_elsewhere_hold_up_nobody(tmp_path: Path) -> None:
+    with QuietMachine(measures_here=True, folder=tmp_path) as machine, machine.measuring():
+        elsewhere = _Other(tmp_path, "measuring", measures_here=False)
+        assert elsewhere.began.wait(LONG_SECONDS)
+    assert [path.name for path in tmp_path.iterdir()] == ["this-machine-measures.lock"]
