@@ -50,6 +50,8 @@ def test_kill_9_loses_nothing_repeats_nothing_and_keeps_the_budget(
     assert after[: len(before)] == before
     assert len(after) == TRIALS == outcome.document["trials_total"]
     assert len({(workload, module) for _, workload, module in after}) == TRIALS
+    # One board measures one at a time: no more than that can have been in flight.
+    assert len(_rows(database, "SELECT id FROM repeats")) <= 1
     stored = {(workload, module) for _, workload, module in after}
     assert open_slots <= stored, "candidates that were stored before the kill were measured"
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Callable
+from contextlib import closing
+from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -10,10 +13,14 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tunebook.cache.records import ErrorClass, Measurement
 from tunebook.cache.store import Store
 from tunebook.tuner.compile_model import compile_model
 from tunebook.tuner.frontend import read_model
 from tunebook.tuner.llvm_targets import resolve_target
+from tunebook.tuner.measuring import Measurer
+from tunebook.tuner.program import Program
+from tunebook.tuner.trials import BuiltLibrary
 from tunebook.workers.tuning import BoardRequest, BudgetRequest, TuneReport, plan_tuning, tune
 
 pytestmark = pytest.mark.slow
@@ -71,21 +78,53 @@ def test_goes_all_the_way(
         np.testing.assert_allclose(ours, theirs, rtol=tolerance, atol=tolerance)
 
 
+@dataclass(frozen=True)
+class _Trial:
+    """A call that measured a scheduled module."""
+
+    workload: str
+    module: str
+
+
+@pytest.fixture
+def trials_measured(monkeypatch: pytest.MonkeyPatch) -> list[_Trial]:
+    """Every trial that a board is asked for, in order; untuned programs are no trials."""
+    measured: list[_Trial] = []
+    measure = Measurer.measure
+
+    def remember(
+        self: Measurer, library: BuiltLibrary, program: Program, **best: float | None
+    ) -> Measurement:
+        if best:
+            measured.append(_Trial(program.key.hash, library.module_hash))
+        return measure(self, library, program, **best)
+
+    monkeypatch.setattr(Measurer, "measure", remember)
+    return measured
+
+
 def test_the_same_layer_in_two_models_is_measured_once(
-    tmp_path: Path, onnx_models: ModuleType
+    tmp_path: Path, onnx_models: ModuleType, trials_measured: list[_Trial]
 ) -> None:
-    first = onnx_models.save(tmp_path / "first.onnx", onnx_models.convolution())
-    second = onnx_models.save(tmp_path / "second.onnx", onnx_models.convolution_after_others())
-    with Store.open(str(tmp_path / "tunebook.db")) as store:
-        one = _tune(first, store, 8)
-        (layer,) = [task.key for task in one.tasks if task.key.op.startswith("conv2d")]
-        before = [record.id for record in store.records(layer)]
-        trials = len(one.tasks) + 5
-        other = _tune(second, store, trials)
-        shared = [task for task in other.tasks if task.key == layer]
-        measured = {r.candidate.module_hash for r in store.records(layer)}
-        after = store.records(layer)
-    assert shared
-    assert [record.id for record in after][: len(before)] == before
-    assert len(measured) == len(after)
-    assert other.run.trials <= trials
+    first = onnx_models.save(tmp_path / "first.onnx", onnx_models.convolution_after_others())
+    second = onnx_models.save(tmp_path / "second.onnx", onnx_models.convolution())
+    database = tmp_path / "tunebook.db"
+    with Store.open(str(database)) as store:
+        one = _tune(first, store, 12)
+        # All trials of the second run go to the layer, its only task.
+        other = _tune(second, store, 8)
+        (layer,) = [task.key for task in other.tasks]
+        records = store.records(layer)
+    (before,) = [task.trials for task in one.tasks if task.key == layer]
+    assert before > 0
+    assert len(records) == before + 8
+    of_layer = [trial.module for trial in trials_measured if trial.workload == layer.workload_hash]
+    built = [r for r in records if r.measurement.error is not ErrorClass.BUILD]
+    assert sorted(of_layer) == sorted(record.candidate.module_hash for record in built)
+    assert len(set(trials_measured)) == len(trials_measured)
+    assert _repeats(database) == 0
+
+
+def _repeats(database: Path) -> int:
+    with closing(sqlite3.connect(database)) as connection:
+        return int(connection.execute("SELECT count(*) FROM repeats").fetchone()[0])
