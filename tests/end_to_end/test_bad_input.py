@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import os
-from collections.abc import Callable
+import shutil
+import sqlite3
+import subprocess
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import onnx
 import pytest
-from sqlalchemy import create_engine, text
+from sqlalchemy import Engine, create_engine, event, text
 
 from tunebook.cache.errors import ExitCode
 from tunebook.tuner.llvm_targets import resolve_target
@@ -144,7 +149,7 @@ _CASES: dict[str, tuple[Callable[[Path, ModuleType], Path], list[str], ExitCode,
         _sample("silero_vad", "data/silero_vad.onnx"),
         ["--shape", "input=1,512", "--shape", "state=2,1,128"],
         ExitCode.BAD_MODEL,
-        ["silero_vad.onnx"],
+        ["silero_vad.onnx", "LSTM"],
     ),
     "open dimensions": (_RNET, [], ExitCode.BAD_MODEL, ["input_2", "--shape input_2="]),
     "wrong rank": (_RNET, ["--shape", "input_2=1,24"], ExitCode.USAGE, ["input_2", "dimensions"]),
@@ -179,7 +184,7 @@ _CASES: dict[str, tuple[Callable[[Path, ModuleType], Path], list[str], ExitCode,
 }
 _TARGETS: dict[str, tuple[str, list[str]]] = {
     "unknown mcpu": (HOST_CPU.format(cpu="cortex-a77x"), ["cortex-a77x", "cortex-a77"]),
-    "no num-cores": ("llvm -mtriple=aarch64-linux-gnu", ["num-cores"]),
+    "no num-cores": ("llvm -mtriple=aarch64-linux-gnu", ["-num-cores=4", "board class"]),
     "empty": ("", ["empty"]),
     "nothing links for it": ("llvm -mtriple=riscv64-linux-gnu -num-cores=4", ["riscv64"]),
     "no architecture": ("llvm -mtriple=armfoo-linux-gnu -num-cores=4", ["armfoo", "armv7a"]),
@@ -296,6 +301,108 @@ def test_a_database_of_a_newer_version_is_one_line(
     assert code == ExitCode.DATABASE
     assert "9999" in err
     assert "tunebook db upgrade" in err
+
+
+@pytest.fixture
+def read_only_database(tmp_path: Path, onnx_models: ModuleType) -> Iterator[Path]:
+    """A database that knows a model `a.onnx` beside its folder, both not to be written."""
+    from tunebook.service.cli import run
+
+    onnx_models.save(tmp_path / "a.onnx", onnx_models.convolution())
+    folder = tmp_path / "read-only"
+    folder.mkdir()
+    database = folder / "tunebook.db"
+    assert run(["db", "upgrade", "--db", str(database)]) == ExitCode.OK
+    database.chmod(0o444)
+    folder.chmod(0o555)
+    yield database
+    folder.chmod(0o755)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("arguments", "code", "told"),
+    [
+        (["tune", "--trials", "4"], ExitCode.DATABASE, "tunebook.db is read-only; make it"),
+        (["lookup"], ExitCode.MISS, "1 schedule is missing: 1 never-tuned"),
+    ],
+    ids=["tune is refused in one line", "look-ups are served"],
+)
+def test_a_database_that_may_not_be_written(
+    arguments: list[str], code: ExitCode, told: str, read_only_database: Path, command: list[str]
+) -> None:
+    before = read_only_database.read_bytes()
+    name, *options = arguments
+    model = read_only_database.parent.parent / "a.onnx"
+    ended = subprocess.run(
+        [
+            *(*_bound_by_modes(), *command, name, model, "--target", "host", *options),
+            *("--db", read_only_database),
+        ],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ended.returncode == code, ended.stderr
+    first, *rest = ended.stderr.splitlines()
+    assert first.startswith("error: ")
+    assert told in first
+    assert (rest == []) == (code is ExitCode.DATABASE)
+    assert read_only_database.read_bytes() == before
+    assert [file.name for file in read_only_database.parent.iterdir()] == ["tunebook.db"]
+
+
+def _bound_by_modes() -> list[str]:
+    """What starts a program for which the modes of files count, which they do not for root."""
+    if os.geteuid() != 0:
+        return []
+    if shutil.which("setpriv") is None:
+        pytest.skip("root may write everywhere, and there is no setpriv to take that away")
+    return ["setpriv", "--inh-caps=-all", "--bounding-set=-dac_override,-dac_read_search"]
+
+
+@contextmanager
+def _full_from_the_first_record() -> Iterator[None]:
+    """A disk that is full from then on, as SQLite sees it: the file may not grow any more. No disk
+    need be filled."""
+
+    def limit(connection: Any, *_: Any) -> None:
+        if connection.execute("SELECT count(*) FROM records").fetchone()[0]:
+            connection.execute("PRAGMA max_page_count = 1")
+
+    event.listen(Engine, "checkout", limit)
+    try:
+        yield
+    finally:
+        event.remove(Engine, "checkout", limit)
+
+
+@pytest.mark.slow
+def test_a_full_disk_is_one_line_and_what_was_measured_is_kept(
+    run: Callable[..., int],
+    capfd: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    onnx_models: ModuleType,
+) -> None:
+    model = onnx_models.save(tmp_path / "a.onnx", onnx_models.convolution())
+    database = tmp_path / "tunebook.db"
+    assert run(["db", "upgrade", "--db", str(database)]) == ExitCode.OK
+    capfd.readouterr()
+    arguments = ["tune", model, "--target", "host", "--trials", "12", "--db", database, "--json"]
+    with _full_from_the_first_record():
+        code, err = _refused(run, capfd, arguments)
+    assert code == ExitCode.DATABASE
+    assert f"the database {database} has no room left" in err
+    kept = _ids(database)
+    assert 1 <= len(kept) < 12
+    assert run([*map(str, arguments)]) == ExitCode.OK
+    assert _ids(database)[: len(kept)] == kept
+    assert json.loads(capfd.readouterr().out)["trials"] == 12 - len(kept)
+
+
+def _ids(database: Path) -> list[int]:
+    with closing(sqlite3.connect(database)) as connection:
+        return [row[0] for row in connection.execute("SELECT id FROM records ORDER BY id")]
 
 
 def _rows(database: Path) -> int:
