@@ -8,6 +8,7 @@ lose updates without an error. Faults of the database come out as one-line Datab
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -33,6 +34,11 @@ def default_path() -> Path:
     return platformdirs.user_data_path("tunebook", appauthor=False) / "tunebook.db"
 
 
+def _without_password(text: str) -> str:
+    """Of a URL that cannot be parsed: errors end up in logs."""
+    return re.sub(r":[^:/@]*@", ":***@", text)
+
+
 def parse_url(text: str | None) -> URL:
     """Reads a database URL, or a plain path of a SQLite file; None is the user's own.
 
@@ -44,9 +50,9 @@ def parse_url(text: str | None) -> URL:
         return URL.create("sqlite", database=str(Path(text).expanduser()))
     try:
         url = make_url(text)
-    except ArgumentError:
+    except (ArgumentError, ValueError):
         raise DatabaseError(
-            f"{text!r} is no database URL; give a path or postgresql://..."
+            f"{_without_password(text)!r} is no database URL; give a path or postgresql://..."
         ) from None
     if url.drivername in ("postgresql", "postgres"):
         return url.set(drivername="postgresql+psycopg")

@@ -22,6 +22,8 @@ from tunebook.service import (
 )
 from tunebook.service.output import print_error, print_misses
 
+_TRACEBACK = "TUNEBOOK_TRACEBACK"
+
 app = typer.Typer(
     name="tunebook",
     help="Tunes a model's kernels once, keeps the schedules, and serves them to every build.",
@@ -43,7 +45,9 @@ def main() -> None:
     # A service manager's stop ends a run as Ctrl-C does: boards and folders are given back.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     # Native code is silenced by closing its stderr for a while (tvm_compat); ours stays open.
-    sys.stderr = os.fdopen(os.dup(sys.stderr.fileno()), "w", buffering=1)
+    if sys.stderr is not None:
+        copy = os.dup(sys.stderr.fileno())
+        sys.stderr = os.fdopen(copy, "w", buffering=1, errors="backslashreplace")
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s")
     sys.exit(run(sys.argv[1:]))
 
@@ -73,6 +77,14 @@ def run(arguments: Sequence[str]) -> int:
         return ExitCode.INCOMPATIBLE
     except OSError as error:
         print_error(_system_error(error))
+        return ExitCode.FAILURE
+    except Exception as error:
+        if os.environ.get(_TRACEBACK):
+            raise
+        print_error(
+            f"unexpected {type(error).__name__}: {error}; this is a fault of Tunebook: report it "
+            f"with what the command prints under {_TRACEBACK}=1"
+        )
         return ExitCode.FAILURE
     # Typer itself makes a code of an interruption.
     if code == ExitCode.INTERRUPTED:

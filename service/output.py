@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Sequence
 
@@ -52,7 +53,8 @@ def print_error(text: str) -> None:
 
 def print_json(document: BaseModel) -> None:
     """One JSON document on stdout."""
-    print(document.model_dump_json(indent=2))
+    # In ASCII: a path need not be UTF-8, nor the terminal.
+    print(json.dumps(document.model_dump(), indent=2))
 
 
 def print_text(text: str) -> None:

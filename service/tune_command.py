@@ -22,6 +22,9 @@ from tunebook.service.options import (
 from tunebook.service.output import print_json
 from tunebook.service.tune_view import ProgressView, print_tune_report, tune_document
 
+# More than any board measures in its life, and what every database can count.
+_MOST_TRIALS = 10**9
+
 
 def tune(
     model: ModelPath,
@@ -31,13 +34,19 @@ def tune(
         typer.Option(
             "--trials",
             min=1,
+            max=_MOST_TRIALS,
             help="The total of trials for this model, shapes, target and compiler "
             "(1000 for a new one). Running again adds nothing to it.",
         ),
     ] = None,
     more: Annotated[
         int | None,
-        typer.Option("--more", min=1, help="This many trials beyond what the model has had."),
+        typer.Option(
+            "--more",
+            min=1,
+            max=_MOST_TRIALS,
+            help="This many trials beyond what the model has had.",
+        ),
     ] = None,
     time: Annotated[
         str | None,

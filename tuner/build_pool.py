@@ -31,6 +31,7 @@ _START_SECONDS = 120.0
 # A child that dies while it starts is replaced this often before the pool gives up.
 _FAILED_STARTS = 3
 _NO_SPACE = os.strerror(errno.ENOSPC)
+_KILLED = "was ended by SIGKILL"
 _CLOSED = "the build pool was closed before this was built"
 
 BuildFuture = Future[BuiltLibrary | BuildFailure]
@@ -40,6 +41,7 @@ BuildFuture = Future[BuiltLibrary | BuildFailure]
 class _Task:
     job: BuildJob
     future: BuildFuture
+    killed: bool = False
 
 
 class _Builder:
@@ -131,6 +133,10 @@ class BuildPool:
         """The build processes of this moment."""
         return tuple(builder.child.pid for builder in list(self._builders))
 
+    def is_building(self, process_id: int) -> bool:
+        """Whether this process has a build at this moment."""
+        return any(b.child.pid == process_id and b.task is not None for b in list(self._builders))
+
     # --- the dispatcher's thread ---------------------------------------------------------------
 
     def _dispatch(self) -> None:
@@ -205,6 +211,10 @@ class BuildPool:
         task = builder.take_task()
         if task is not None and _NO_SPACE in text:  # LLVM aborts where it cannot write
             _fail(task, f"nothing can be built in {self.folder}: {_NO_SPACE}; make space there")
+        elif task is not None and _KILLED in text and not task.killed:
+            # From outside, most likely for want of memory: it says nothing of the candidate.
+            task.killed = True
+            self._waiting.appendleft(task)
         elif task is not None:
             self._give_up(task, builder, ErrorClass.BUILD, f"the compiler crashed: {text}")
         elif not builder.ready:

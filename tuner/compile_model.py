@@ -107,7 +107,10 @@ def _imported(
 
 
 def _library_path(output: Path | str) -> Path:
-    library = Path(str(output).removesuffix(".so") + ".so")
+    named = Path(str(output).removesuffix(".so"))
+    if named.name in ("", "..") or named.is_dir():
+        raise UsageError(f"the output {str(output)!r} is a folder; give a file's name inside it")
+    library = Path(f"{named}.so")
     if not library.parent.is_dir():
         raise UsageError(f"the folder {library.parent} of the output does not exist; create it")
     if not os.access(library.parent, os.W_OK | os.X_OK):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -14,6 +15,8 @@ from tvm.s_tir.meta_schedule.cost_model.xgb_model import FeatureGroup, XGBConfig
 
 from tunebook.cache.records import Record
 from tunebook.tuner.hashing import module_hash
+
+_log = logging.getLogger(__name__)
 
 # Below this many samples the model knows less than chance.
 _FEWEST_SAMPLES = 24
@@ -37,11 +40,15 @@ class Sample:
 
 
 def sample_of(record: Record) -> Sample | None:
-    """The sample of a record, or None where it has no features."""
+    """The sample of a record, or None where it has no features that can be read."""
     measured = record.measurement
     if not measured.features or not measured.feature_columns:
         return None
-    rows = np.frombuffer(measured.features, dtype="<f4").reshape(-1, measured.feature_columns)
+    try:
+        rows = np.frombuffer(measured.features, dtype="<f4").reshape(-1, measured.feature_columns)
+    except ValueError:
+        _log.warning("record %d teaches nothing: its features are damaged", record.id)
+        return None
     unit = "emulated" if measured.emulated else "board"
     return Sample(f"{record.key} | {unit}", rows.astype("float32"), measured.seconds)
 

@@ -73,6 +73,7 @@ class BoardSupervisor:
         self._stopping = threading.Event()
         self._appeared = threading.Event()
         self._gave_up = threading.Event()
+        self._tracker_lost = False
         self._thread = threading.Thread(target=self._keep, name="board-supervisor", daemon=True)
         self._folder = tempfile.TemporaryDirectory(prefix="tunebook-board-")
         self._log = Path(self._folder.name, "agent.log")
@@ -187,8 +188,12 @@ class BoardSupervisor:
         try:
             boards = query_tracker(self._tracker).boards
         except BoardError as error:
-            logger.warning("%s", error)
+            # Each look would say it again.
+            if not self._tracker_lost:
+                logger.warning("%s", error)
+            self._tracker_lost = True
             return None
+        self._tracker_lost = False
         return next((board.beat for board in boards if board.agent_id == agent_id), 0)
 
     def _note(self, text: str) -> None:

@@ -140,3 +140,36 @@ def test_a_target_is_printed_in_its_canonical_text(capfd: pytest.CaptureFixture[
     assert capfd.readouterr().out == (
         "llvm -mtriple=aarch64-linux-gnu -mattr=+dotprod,+neon -num-cores=4\n"
     )
+
+
+def test_an_error_that_nobody_expected_is_one_line_that_says_how_to_report_it(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """The fault is faked: the known ones have been mended."""
+
+    def broken(**_: object) -> None:
+        raise TypeError("'<' not supported\nbetween these")
+
+    monkeypatch.setattr(cli, "app", broken)
+    assert run(["db", "upgrade"]) == ExitCode.FAILURE
+    err = capfd.readouterr().err
+    assert err.count("\n") == 1
+    assert "unexpected TypeError" in err
+    assert "TUNEBOOK_TRACEBACK=1" in err
+
+
+@pytest.mark.parametrize("option", ["--trials", "--more"])
+def test_more_trials_than_can_be_counted_are_a_wrong_call(
+    option: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    code = run(["tune", "model.onnx", "--target", "host", option, "9" * 23])
+    assert code == ExitCode.USAGE
+    assert option in capfd.readouterr().err
+
+
+def test_a_database_url_with_a_word_for_a_port_is_one_line(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    url = "postgresql://user:secret@127.0.0.1:port/x"
+    assert run(["db", "upgrade", "--db", url]) == ExitCode.DATABASE
+    assert "secret" not in capfd.readouterr().err

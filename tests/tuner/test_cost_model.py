@@ -42,6 +42,10 @@ def test_a_record_without_features_teaches_nothing() -> None:
     assert sample_of(_record(Measurement(error=ErrorClass.BUILD, error_text="no"))) is None
 
 
+def test_damaged_features_teach_nothing_and_are_named() -> None:
+    assert sample_of(_record(Measurement((1.0,), features=b"\0\1", feature_columns=7))) is None
+
+
 def test_real_and_emulated_times_are_never_compared() -> None:
     rows = np.zeros((1, COLUMNS), "<f4").tobytes()
     groups = {

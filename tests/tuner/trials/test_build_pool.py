@@ -164,14 +164,21 @@ class TestFailures:
             assert is_gone(before)
             assert_multiplies(built(pool, plain_request))
 
-    def test_a_process_killed_in_the_midst_costs_the_one_build(
+    def test_a_build_whose_process_is_killed_gets_another_and_fails_the_second_time(
         self, tmp_path, endless, host, plain_request, eventually
     ) -> None:
         with BuildPool(1, 60, tmp_path) as pool:
             built(pool, plain_request)
             future = pool.submit(BuildRequest(endless, host, None))
             eventually(future.running, "the build began")
-            os.kill(pool.process_ids[0], signal.SIGKILL)
+            (first,) = pool.process_ids
+            os.kill(first, signal.SIGKILL)
+            eventually(lambda: first not in pool.process_ids, "another process took its place")
+            assert not future.done()
+            (second,) = pool.process_ids
+            # Killed while it starts, the build would not be its.
+            eventually(lambda: pool.is_building(second), "the build began again")
+            os.kill(second, signal.SIGKILL)
             failure = future.result()
             assert isinstance(failure, BuildFailure)
             assert failure.error is ErrorClass.BUILD
