@@ -133,10 +133,6 @@ class BuildPool:
         """The build processes of this moment."""
         return tuple(builder.child.pid for builder in list(self._builders))
 
-    def is_building(self, process_id: int) -> bool:
-        """Whether this process has a build at this moment."""
-        return any(b.child.pid == process_id and b.task is not None for b in list(self._builders))
-
     # --- the dispatcher's thread ---------------------------------------------------------------
 
     def _dispatch(self) -> None:
