@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -25,9 +27,7 @@ from tunebook.tuner.compiler import compiler_text
 from tunebook.tuner.frontend import read_model
 from tunebook.tuner.hashing import module_hash
 from tunebook.tuner.llvm_targets import resolve_target
-from tunebook.tuner.prepare import prepare
 from tunebook.tuner.program import buffers_of, flops_of
-from tunebook.tuner.split import split_model
 from tunebook.tuner.trials import BoardAddress
 from tunebook.workers.emulated_board import emulated_board
 from tunebook.workers.search_worker import SearchWorker, WorkerSettings
@@ -50,30 +50,57 @@ def board() -> Iterator[BoardAddress]:
         yield address
 
 
+@dataclass(frozen=True)
+class _Case:
+    """A model to tune, and how far its outputs may be from onnxruntime's."""
+
+    name: str
+    trials: int
+    shapes: dict[str, tuple[int, ...]] = field(default_factory=dict)
+    relative: float = 1e-3
+    absolute: float = 1e-4
+
+
+@pytest.fixture
+def model_file(
+    case: _Case, request: pytest.FixtureRequest, onnx_models: ModuleType, tmp_path: Path
+) -> Path:
+    """A model of a package, or one of onnx_models.py."""
+    make = getattr(onnx_models, case.name, None)
+    path: Path = (
+        request.getfixturevalue(case.name)
+        if make is None
+        else onnx_models.save(tmp_path / f"{case.name}.onnx", make())
+    )
+    return path
+
+
 @pytest.mark.parametrize(
-    ("name", "shapes", "trials"),
+    "case",
     [
-        ("rnet", {"input_2": (1, 24, 24, 3)}, 24),
-        ("magika", {"bytes": (1, 2048)}, 24),
+        _Case("rnet", 24, {"input_2": (1, 24, 24, 3)}),
+        _Case("magika", 44, {"bytes": (1, 2048)}),
+        _Case("quantised", 16),
+        _Case("half_precision", 16, {"x": (1, 3, 8, 8)}, relative=2e-2, absolute=2e-2),
     ],
+    ids=["rnet", "magika", "int8 QDQ", "fp16"],
 )
 def test_a_model_tuned_there_runs_there_and_agrees_with_onnxruntime(
-    name: str,
-    shapes: dict[str, tuple[int, ...]],
-    trials: int,
-    request: pytest.FixtureRequest,
+    case: _Case,
+    model_file: Path,
     board: BoardAddress,
     tunebook: Any,
     tmp_path: Path,
     onnxruntime_says: Callable[..., list[Any]],
 ) -> None:
-    path = request.getfixturevalue(name)
-    options = [f"--shape={key}={','.join(map(str, size))}" for key, size in shapes.items()]
-    common = [path, "--target", A76, *options, "--db", tmp_path / "tunebook.db"]
-    with Store.open(str(tmp_path / "tunebook.db")) as store:
-        target = resolve_target(A76)
-        model = split_model(prepare(read_model(path, shapes), target))
-        _tune(model, target, store, board, trials)
+    options = [f"--shape={key}={','.join(map(str, size))}" for key, size in case.shapes.items()]
+    common = [model_file, "--target", A76, *options, "--db", tmp_path / "tunebook.db"]
+    tuned = tunebook(
+        "tune", *common, "--boards", "emulated-aarch64", "--trials", case.trials, "--json"
+    )
+    assert tuned.code == ExitCode.OK, tuned.err
+    assert tuned.document["trials"] == case.trials
+    assert all(task["tuned_seconds"] > 0 for task in tuned.document["tasks"])
 
     refused = tunebook("build", *common, "-o", tmp_path / "model", "--json")
     assert refused.code == ExitCode.MISS
@@ -81,10 +108,10 @@ def test_a_model_tuned_there_runs_there_and_agrees_with_onnxruntime(
 
     built = tunebook("build", *common, "-o", tmp_path / "model", "--accept-emulated", "--json")
     assert built.code == ExitCode.OK, built.err
-    inputs = _inputs(path, shapes)
+    inputs = _inputs(model_file, case.shapes)
     outputs = _run_there(board, Path(built.document["library"]), list(inputs.values()))
-    for ours, theirs in zip(outputs, onnxruntime_says(path, inputs), strict=True):
-        np.testing.assert_allclose(ours, theirs, rtol=1e-3, atol=1e-4)
+    for ours, theirs in zip(outputs, onnxruntime_says(model_file, inputs), strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=case.relative, atol=case.absolute)
 
 
 def test_code_for_another_processor_fails_on_the_board_and_is_never_served(

@@ -74,7 +74,13 @@ def test_nothing_survives_the_process_that_used_it(
 ) -> None:
     library = kernel("for (volatile int i = 0;; i++)")
     command = [sys.executable, "-c", USER + f"    {meanwhile}\n", library]
-    user = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+    user = subprocess.Popen(
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        # Where the tests run in the background, SIGINT is ignored and that is inherited.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    )
     assert user.stdout is not None
     assert user.stdout.readline() == b"in use\n"
     family = [child.pid for child in psutil.Process(user.pid).children(recursive=True)]

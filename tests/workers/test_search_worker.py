@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
@@ -10,7 +11,7 @@ from typing import Any
 import pytest
 
 from tunebook.cache.errors import ModelError
-from tunebook.cache.records import ErrorClass, Model
+from tunebook.cache.records import ErrorClass, Measurement, Model
 from tunebook.cache.store import Store
 from tunebook.cache.targets import Target
 from tunebook.tuner.frontend import read_model
@@ -28,6 +29,8 @@ from tunebook.workers.tuning import BoardRequest, BudgetRequest, plan_tuning, tu
 pytestmark = pytest.mark.slow
 
 TRIALS = 8
+# In the middle of a round.
+LAST_IN_TIME = 3
 
 
 @pytest.fixture(scope="module")
@@ -64,10 +67,12 @@ def _run(
     board: BoardAddress,
     listener: Callable[[Progress], None] = _ignore,
     seconds: float | None = None,
+    monotonic: Callable[[], float] = time.monotonic,
 ) -> tuple[int, RunSummary]:
     job = store.submit_job(store.save_model(model), board.board_class, trials=TRIALS, more=None)
     settings = WorkerSettings.for_this_machine(board_timeout=30)
-    return job, SearchWorker(store, target, board, settings, listener).run(job, seconds)
+    worker = SearchWorker(store, target, board, settings, listener, monotonic=monotonic)
+    return job, worker.run(job, seconds)
 
 
 def test_every_record_says_what_the_board_and_the_model_need_to_know(
@@ -127,6 +132,32 @@ def test_a_round_that_another_worker_took_is_left_to_it(
     assert run.ended == "budget"
     assert budget.spent == budget.granted == TRIALS
     assert len({record.candidate.module_hash for record in records}) == len(records)
+
+
+def test_once_the_time_is_over_only_the_trial_in_flight_is_stored(
+    model: Model, target: Target, board: BoardAddress, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The worker's clock stands still until a trial takes an hour: no test can wait for one."""
+    now = [1000.0]
+    measured = []
+    measure = Measurer.measure
+
+    def slowly(self: Measurer, *arguments: Any, **best: Any) -> Measurement:
+        # Only trials are told the best time so far.
+        if best:
+            measured.append(arguments)
+            now[0] += 3600.0 if len(measured) == LAST_IN_TIME else 0.0
+        return measure(self, *arguments, **best)
+
+    monkeypatch.setattr(Measurer, "measure", slowly)
+    with Store.open(url) as store:
+        job, run = _run(store, model, target, board, seconds=60.0, monotonic=lambda: now[0])
+        budget = store.budget(job)
+        records = store.records(model.keys[0])
+    assert (run.trials, run.ended, run.seconds) == (LAST_IN_TIME, "time", 3600.0)
+    assert len(measured) == len(records) == LAST_IN_TIME
+    assert (budget.spent, budget.granted) == (LAST_IN_TIME, LAST_IN_TIME)
+    assert any(record.verified for record in records)
 
 
 def test_a_search_that_fails_costs_its_task_and_not_the_run(
