@@ -62,8 +62,9 @@ class RoundRunner:
     """Runs claimed rounds on one board.
 
     Where the board is this machine, every candidate is built before the first is measured, so
-    that nothing of ours disturbs a measurement; elsewhere the two overlap. Once `enough` says so,
-    no further trial is begun, and what is left of a round goes back to the budget.
+    that nothing of ours disturbs a measurement; elsewhere the two overlap. Once it is
+    `out_of_time`, no further trial is begun, and what is left of a round goes back to the budget.
+    Once `stop` is set, rounds are left as they are, for a successor.
     """
 
     def __init__(
@@ -76,7 +77,8 @@ class RoundRunner:
         machine: QuietMachine,
         clock: PhaseClock,
         on_trial: Callable[[ScheduleKey], None],
-        enough: Callable[[], bool],
+        out_of_time: Callable[[], bool],
+        stop: threading.Event,
     ) -> None:
         self._store = store
         self._board = board
@@ -86,7 +88,8 @@ class RoundRunner:
         self._machine = machine
         self._clock = clock
         self._on_trial = on_trial
-        self._enough = enough
+        self._out_of_time = out_of_time
+        self._stop = stop
         self._board_lock = threading.Lock()
 
     def run(self, batch: Sequence[ClaimedRound]) -> None:
@@ -103,6 +106,8 @@ class RoundRunner:
                         wait(builds)
             with self._machine.measuring():
                 self._measure(builds)
+                if self._stop.is_set():
+                    return
                 for one in rounds:
                     if not one.lease.lost:
                         self.verify_best(one.key, one.libraries)
@@ -129,6 +134,8 @@ class RoundRunner:
                 verdict = self._measurer.verify(library, reference, self._tools.program(key))
             if verdict.agrees:
                 self._store.mark_verified(record.id)
+                return
+            if self._stop.is_set():
                 return
             if verdict.error in (None, ErrorClass.BOARD_LOST):
                 # Says nothing about the schedule: it stays unverified, for another run to verify.
@@ -182,7 +189,7 @@ class RoundRunner:
         for future in as_completed(builds):
             one, slot = builds[future].round, builds[future].slot
             outcome = future.result()
-            if self._enough():
+            if self._out_of_time() or self._stop.is_set():
                 return
             if one.lease.lost:
                 continue

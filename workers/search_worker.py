@@ -126,11 +126,20 @@ class SearchWorker:
 
             clock = PhaseClock(self._monotonic)
 
-            def enough() -> bool:
-                return meter.out_of_time or self._stop.is_set()
+            def out_of_time() -> bool:
+                return meter.out_of_time
 
             runner = RoundRunner(
-                self._store, self._board, builds, measurer, tools, machine, clock, on_trial, enough
+                self._store,
+                self._board,
+                builds,
+                measurer,
+                tools,
+                machine,
+                clock,
+                on_trial,
+                out_of_time,
+                self._stop,
             )
             with machine.measuring():
                 self._measure_untuned(job_id, tools, measurer, meter)
