@@ -83,17 +83,16 @@ class ProgressView:
     def show(self, progress: RunProgress) -> None:
         """Moves the bar, which appears with the first news."""
         self._bar.start()
-        latency = (
-            "" if progress.latency is None else f"best latency {show_seconds(progress.latency)}, "
-        )
-        left = (
-            "" if progress.seconds_left is None else f"{show_duration(progress.seconds_left)} left"
-        )
+        told = []
+        if progress.latency is not None:
+            told.append(f"best latency {show_seconds(progress.latency)}")
+        if progress.seconds_left is not None:
+            told.append(f"{show_duration(progress.seconds_left)} left")
         self._bar.update(
             self._task,
             completed=progress.trials,
             total=progress.trials_limit,
-            description=f"{latency}{left}  {progress.activity}",
+            description=f"{', '.join(told)}  {progress.activity}",
             refresh=True,
         )
 
