@@ -33,3 +33,10 @@ def test_what_a_document_points_to_exists(document: Path) -> None:
     missing = [name for name in links if not (document.parent / name).exists()]
     missing += [name for name in files if not (ROOT / name).exists()]
     assert missing == []
+
+
+def test_the_readme_shows_a_whole_run_of_the_demo() -> None:
+    text = (ROOT / "README.md").read_text()
+    transcript = text.partition("transcript:begin")[2].partition("transcript:end")[0]
+    for said in ("trials in", "schedules came from the cache", "onnxruntime", "refused:", "differs:"):
+        assert said in transcript
