@@ -194,6 +194,9 @@ class RoundRunner:
             if one.lease.lost:
                 continue
             measurement = self._measure_one(one, outcome)
+            if self._stop.is_set() and measurement.error is ErrorClass.BOARD_LOST:
+                # It was us who ended it; the slot stays open, for a successor to measure.
+                return
             claimed = one.claimed
             stored = self._store.store_result(claimed.id, claimed.epoch, slot.number, measurement)
             if isinstance(outcome, BuiltLibrary):

@@ -38,5 +38,11 @@ def test_what_a_document_points_to_exists(document: Path) -> None:
 def test_the_readme_shows_a_whole_run_of_the_demo() -> None:
     text = (ROOT / "README.md").read_text()
     transcript = text.partition("transcript:begin")[2].partition("transcript:end")[0]
-    for said in ("trials in", "schedules came from the cache", "onnxruntime", "refused:", "differs:"):
+    for said in (
+        "trials in",
+        "schedules came from the cache",
+        "onnxruntime",
+        "refused:",
+        "differs:",
+    ):
         assert said in transcript

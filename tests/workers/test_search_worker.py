@@ -215,6 +215,31 @@ def test_a_board_lost_while_verifying_leaves_the_record_for_the_next_run(
         assert store.lookup(model.keys).misses == ()
 
 
+def test_a_trial_that_is_stopped_half_way_is_nobodys_failure(
+    model: Model, target: Target, board: BoardAddress, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ctrl-C is faked as the worker sees it: its stop is set, and the measurement ends as lost."""
+    measure = Measurer.measure
+    (key,) = model.keys
+    with Store.open(url) as store:
+        job = store.submit_job(store.save_model(model), "local", trials=TRIALS, more=None)
+        settings = WorkerSettings.for_this_machine(board_timeout=30)
+        worker = SearchWorker(store, target, board, settings, _ignore)
+
+        def stopped_in_the_second_trial(
+            self: Measurer, library: Any, *rest: Any, **options: Any
+        ) -> Any:
+            if not store.records(key):
+                return measure(self, library, *rest, **options)
+            worker._stop.set()
+            return Measurement(error=ErrorClass.BOARD_LOST, error_text="the process was killed")
+
+        monkeypatch.setattr(Measurer, "measure", stopped_in_the_second_trial)
+        worker.run(job)
+        records = store.records(key)
+    assert [record.measurement.error for record in records] == [None]
+
+
 def test_two_models_that_share_a_layer_do_not_wait_for_each_others_rounds(
     onnx_models: ModuleType, target: Target, tmp_path: Path, url: str
 ) -> None:
