@@ -25,7 +25,7 @@ from tunebook.tuner.tvm_compat import load_cpu_intrinsics, silent_native_stderr
 _log = logging.getLogger(__name__)
 
 # Replaying mutated traces is where a search's time goes. On a 3x3 convolution TVM's population of
-# 512 and 4 generations take ten times as long as these, and find nothing measurably faster
+# 512 and 4 generations take five times as long as these, and find nothing measurably faster
 # (tests/benchmarks/throughput.py).
 _LARGEST_POPULATION = 96
 _SMALLEST_POPULATION = 16
