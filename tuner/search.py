@@ -25,9 +25,9 @@ from tunebook.tuner.tvm_compat import load_cpu_intrinsics, silent_native_stderr
 _log = logging.getLogger(__name__)
 
 # Replaying mutated traces is where a search's time goes. On a 3x3 convolution TVM's population of
-# 512 and 4 generations take five times as long as these, and find nothing measurably faster
+# 512 and 4 generations take four times as long as these, and find nothing measurably faster
 # (tests/benchmarks/throughput.py).
-_LARGEST_POPULATION = 96
+_LARGEST_POPULATION = 128
 _SMALLEST_POPULATION = 16
 _POPULATION_PER_CANDIDATE = 5
 _GENERATIONS = 2
@@ -101,11 +101,9 @@ class TaskSearch:
         return list(fresh.values())[:count]
 
     def _generate(self, wanted: int, measured: Sequence[Record]) -> list[Any]:
-        if self._model.trained:
-            population, generations = _population(wanted), _GENERATIONS
-        else:
-            # It ranks by chance, so there is nothing to choose from, nor to evolve towards.
-            population, generations = max(_SMALLEST_POPULATION, wanted), 0
+        population = _population(wanted)
+        # A model that has learnt nothing ranks by chance, so there is nothing to evolve towards.
+        generations = _GENERATIONS if self._model.trained else 0
         context = self._context(population, generations)
         with silent_native_stderr():
             best = self._replay(measured[: int(population * _MEASURED_SHARE)])
