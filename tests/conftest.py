@@ -1,4 +1,4 @@
-"""For all tests: small models, and no module of ours may be loaded under two names.
+"""For all tests: what several folders share, and no module may be loaded under two names.
 
 The folders stand at the root of the tree, so `import cache` can succeed by accident; then each
 class exists twice, and `isinstance` and registries fail in places far away.
@@ -8,9 +8,12 @@ from __future__ import annotations
 
 import importlib.util
 import sys
+import time
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 
+import psutil
 import pytest
 
 PACKAGES = ("cache", "tuner", "workers", "service")
@@ -39,6 +42,32 @@ def onnx_models() -> ModuleType:
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
+
+
+@pytest.fixture(scope="session")
+def eventually() -> Callable[..., None]:
+    """Polls until a condition holds; its failure means never, not slow."""
+
+    def wait(holds: Callable[[], bool], what: str, seconds: float = 60) -> None:
+        deadline = time.monotonic() + seconds
+        while not holds():
+            assert time.monotonic() < deadline, f"never came true: {what}"
+            time.sleep(0.02)
+
+    return wait
+
+
+@pytest.fixture(scope="session")
+def is_gone() -> Callable[[int], bool]:
+    """Whether no process of that number runs; one that only waits to be reaped is gone."""
+
+    def check(pid: int) -> bool:
+        try:
+            return bool(psutil.Process(pid).status() == psutil.STATUS_ZOMBIE)
+        except psutil.NoSuchProcess:
+            return True
+
+    return check
 
 
 def _loaded_files() -> list[tuple[str, Path]]:

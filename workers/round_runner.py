@@ -98,7 +98,7 @@ class RoundRunner:
         Raises BoardError when no board can be had; what was measured is stored by then.
         """
         with ExitStack() as leases:
-            rounds = [self._begin(claimed, leases) for claimed in batch]
+            rounds = self._begin(batch, leases)
             with self._machine.working():
                 builds = self._start_builds(rounds)
                 if self._board.shares_host:
@@ -144,11 +144,14 @@ class RoundRunner:
             _log.warning("%s: record %d: %s: %s", key, record.id, verdict.error.value, verdict.text)
             self._store.mark_failed(record.id, verdict.error, verdict.text)
 
-    def _begin(self, claimed: ClaimedRound, leases: ExitStack) -> _Round:
-        lease = leases.enter_context(Lease(self._store, claimed))
-        tasks = self._store.task_states(claimed.job_id)
-        (task,) = [one for one in tasks if one.id == claimed.task_id]
-        return _Round(claimed, lease, task)
+    def _begin(self, batch: Sequence[ClaimedRound], leases: ExitStack) -> list[_Round]:
+        """Takes the leases of a batch, whose rounds are all of one job."""
+        held = [leases.enter_context(Lease(self._store, claimed)) for claimed in batch]
+        tasks = {task.id: task for task in self._store.task_states(batch[0].job_id)}
+        return [
+            _Round(claimed, lease, tasks[claimed.task_id])
+            for claimed, lease in zip(batch, held, strict=True)
+        ]
 
     def _unless_lost(self, one: _Round, step: Callable[[_Round], _Given]) -> _Given | None:
         try:

@@ -5,13 +5,11 @@ from __future__ import annotations
 import shutil
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import psutil
 import pytest
 from tvm import rpc
 
@@ -160,29 +158,3 @@ def arm_session(arm_board: BoardAddress) -> Iterator[Any]:
 def measurer(board: BoardInUse) -> Iterator[Measurer]:
     with Measurer(board.address, num_cores=CORES, board_timeout=60, run_timeout=0.5) as measurer:
         yield measurer
-
-
-@pytest.fixture(scope="session")
-def eventually() -> Callable[..., None]:
-    """Polls until a condition holds; its failure means never, not slow."""
-
-    def wait(holds: Callable[[], bool], what: str, seconds: float = 60) -> None:
-        deadline = time.monotonic() + seconds
-        while not holds():
-            assert time.monotonic() < deadline, f"never came true: {what}"
-            time.sleep(0.02)
-
-    return wait
-
-
-@pytest.fixture(scope="session")
-def is_gone() -> Callable[[int], bool]:
-    """Whether no process of that number runs; one that only waits to be reaped is gone."""
-
-    def check(pid: int) -> bool:
-        try:
-            return bool(psutil.Process(pid).status() == psutil.STATUS_ZOMBIE)
-        except psutil.NoSuchProcess:
-            return True
-
-    return check
