@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import zlib
+from dataclasses import asdict
 from typing import Any
 
-from sqlalchemy import Select, Table, literal, select
+from sqlalchemy import Select, Table, literal, select, update
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.orm import Session
 
 from tunebook.cache.buffers import dtypes_text, log_elements, parse_buffers, shapes_text
 from tunebook.cache.errors import DatabaseError
 from tunebook.cache.keys import ScheduleKey, WorkloadKey
+from tunebook.cache.likeness import Likeness
 from tunebook.cache.records import Workload
 from tunebook.cache.tables import Base, TargetRow, WorkloadRow
 
@@ -31,11 +33,18 @@ def find_target(session: Session, text: str) -> int | None:
     return session.scalar(select(TargetRow.id).where(TargetRow.text == text))
 
 
-def ensure_target(session: Session, text: str) -> int:
+def ensure_target(session: Session, text: str, features: str = "") -> int:
+    """The target's id; `features` is noted where it was not known yet."""
     found = find_target(session, text)
     if found is None:
-        insert_missing(session, TargetRow, {"text": text})
+        insert_missing(session, TargetRow, {"text": text, "features": features})
         found = session.execute(select(TargetRow.id).where(TargetRow.text == text)).scalar_one()
+    if features:
+        session.execute(
+            update(TargetRow)
+            .where(TargetRow.id == found, TargetRow.features != features)
+            .values(features=features)
+        )
     return found
 
 
@@ -45,9 +54,11 @@ def find_workload(session: Session, key: WorkloadKey) -> int | None:
 
 
 def ensure_workload(session: Session, workload: Workload) -> int:
-    """Raises ValueError when the key's `buffers` cannot be read."""
+    """The workload's id; its likeness is noted where it was not known yet. Raises ValueError when
+    the key's `buffers` cannot be read."""
     found = find_workload(session, workload.key)
     if found is not None:
+        _note_likeness(session, found, workload.likeness)
         return found
     key = workload.key
     buffers = parse_buffers(key.buffers)
@@ -61,9 +72,20 @@ def ensure_workload(session: Session, workload: Workload) -> int:
         "elements": log_elements(buffers),
         "flops": workload.flops,
         "tir": zlib.compress(workload.tir.encode()),
+        **asdict(workload.likeness),
     }
     insert_missing(session, WorkloadRow, values)
     return int(session.execute(_workload_ids(key)).scalar_one())
+
+
+def _note_likeness(session: Session, workload_id: int, likeness: Likeness) -> None:
+    known = {name: text for name, text in asdict(likeness).items() if text}
+    if known:
+        session.execute(
+            update(WorkloadRow)
+            .where(WorkloadRow.id == workload_id, WorkloadRow.structure == "")
+            .values(**known)
+        )
 
 
 def find_ids(session: Session, key: ScheduleKey) -> tuple[int, int] | None:
@@ -76,15 +98,23 @@ def find_ids(session: Session, key: ScheduleKey) -> tuple[int, int] | None:
 def read_workload(session: Session, key: WorkloadKey) -> Workload:
     """Raises DatabaseError for a workload that was never stored."""
     found = session.execute(
-        select(WorkloadRow.tir, WorkloadRow.flops).where(
-            WorkloadRow.id == _workload_ids(key).scalar_subquery()
-        )
-    ).one_or_none()
+        select(WorkloadRow).where(WorkloadRow.id == _workload_ids(key).scalar_subquery())
+    ).scalar_one_or_none()
     if found is None:
         raise DatabaseError(
             f"the workload {key.op} {key.hash} is not stored; split its model with this database"
         )
-    return Workload(key, zlib.decompress(found.tir).decode(), found.flops)
+    return workload_of(found)
+
+
+def workload_of(row: WorkloadRow) -> Workload:
+    """What a row says of a workload."""
+    return Workload(
+        key=WorkloadKey(row.op, row.buffers, row.compiler, row.hash),
+        tir=zlib.decompress(row.tir).decode(),
+        flops=row.flops,
+        likeness=Likeness(row.structure, row.anchor, row.attributes, row.constants),
+    )
 
 
 def key_of(row: Any, target: str) -> ScheduleKey:

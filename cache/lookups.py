@@ -14,9 +14,10 @@ from sqlalchemy.orm import Session
 from tunebook.cache.errors import UntrustedTraceError
 from tunebook.cache.identities import find_ids, key_of
 from tunebook.cache.keys import ScheduleKey
+from tunebook.cache.likeness import LookupHints
 from tunebook.cache.miss_finding import MissFinder
 from tunebook.cache.misses import LookupAnswer
-from tunebook.cache.records import Schedule
+from tunebook.cache.records import Schedule, Source
 from tunebook.cache.stored_records import fastest_trusted
 from tunebook.cache.tables import RecordRow, ScheduleRow, TargetRow, WorkloadRow
 from tunebook.cache.traces import check_trace
@@ -25,7 +26,9 @@ from tunebook.cache.traces import check_trace
 _CHUNK = 400
 
 
-def lookup(session: Session, keys: Sequence[ScheduleKey], accept_emulated: bool) -> LookupAnswer:
+def lookup(
+    session: Session, keys: Sequence[ScheduleKey], accept_emulated: bool, hints: LookupHints
+) -> LookupAnswer:
     """See Store.lookup."""
     wanted = list(dict.fromkeys(keys))
     served = _served(session, wanted, accept_emulated)
@@ -46,7 +49,9 @@ def lookup(session: Session, keys: Sequence[ScheduleKey], accept_emulated: bool)
         else:
             hits[key] = schedule
     missing = [key for key in wanted if key not in hits]
-    finder = MissFinder(session, accept_emulated=accept_emulated, more_trials=len(missing))
+    finder = MissFinder(
+        session, accept_emulated=accept_emulated, more_trials=len(missing), hints=hints
+    )
     misses = tuple(finder.find(key, refused.get(key)) for key in missing)
     return LookupAnswer(hits=hits, misses=misses)
 
@@ -66,6 +71,7 @@ def _next_trusted(session: Session, key: ScheduleKey, accept_emulated: bool) -> 
                 module_hash=row.module_hash,
                 seconds=row.seconds,
                 emulated=emulated,
+                source=Source(row.source),
             )
     return None
 
@@ -88,6 +94,7 @@ def _served(
                 ScheduleRow.emulated,
                 RecordRow.trace,
                 RecordRow.module_hash,
+                RecordRow.source,
             )
             .join(ScheduleRow, ScheduleRow.workload_id == WorkloadRow.id)
             .join(TargetRow, TargetRow.id == ScheduleRow.target_id)
@@ -111,6 +118,7 @@ def _served(
                     module_hash=row.module_hash,
                     seconds=row.seconds,
                     emulated=row.emulated,
+                    source=Source(row.source),
                 )
     return served
 

@@ -29,6 +29,7 @@ from tunebook.cache.buffers import Buffer, dtypes_text, log_elements, parse_buff
 from tunebook.cache.distances import differences, distance
 from tunebook.cache.identities import find_ids, find_workload, key_of
 from tunebook.cache.keys import ScheduleKey
+from tunebook.cache.likeness import LookupHints
 from tunebook.cache.misses import Miss, MissReason
 from tunebook.cache.tables import RecordRow, ScheduleRow, TargetRow, WorkloadRow
 
@@ -48,8 +49,11 @@ class _OwnRecords:
 class MissFinder:
     """Finds the reasons for the misses of one look-up, in its snapshot."""
 
-    def __init__(self, session: Session, *, accept_emulated: bool, more_trials: int) -> None:
+    def __init__(
+        self, session: Session, *, accept_emulated: bool, more_trials: int, hints: LookupHints
+    ) -> None:
         self._session = session
+        self._hints = hints
         self._accept_emulated = accept_emulated
         # A round's worth for each: enough for the search to leave its first guesses behind.
         self._more_trials = 16 * more_trials

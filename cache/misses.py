@@ -20,6 +20,12 @@ class MissReason(str, Enum):
     `unverified`, `emulated-only`), whatever else is near.
     """
 
+    EQUIVALENT_TARGET = "equivalent-target"
+    OTHER_COMPILER = "other-compiler"
+    OTHER_CONSTANTS = "other-constants"
+    OTHER_ATTRIBUTES = "other-attributes"
+    OTHER_PIPELINE = "other-pipeline"
+    OTHER_FUSION = "other-fusion"
     OTHER_TARGET = "other-target"
     OTHER_SHAPE = "other-shape"
     OTHER_DTYPE = "other-dtype"

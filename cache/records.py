@@ -7,6 +7,7 @@ from enum import Enum
 from statistics import median
 
 from tunebook.cache.keys import ScheduleKey, WorkloadKey
+from tunebook.cache.likeness import UNKNOWN, Likeness, LookupHints
 
 
 class ErrorClass(str, Enum):
@@ -21,12 +22,27 @@ class ErrorClass(str, Enum):
     IMPLAUSIBLE = "implausible"
 
 
+class Source(str, Enum):
+    """Where a schedule comes from: the search, a near workload's trace (in a search's first round
+    or in a migration), or another database, whose times say nothing here."""
+
+    SEARCH = "search"
+    WARM_START = "warm-start"
+    MIGRATION = "migration"
+    IMPORT = "import"
+
+
 @dataclass(frozen=True)
 class Candidate:
-    """A schedule to try: its trace as JSON text, and the hash of the module it schedules to."""
+    """A schedule to try: its trace as JSON text, and the hash of the module it schedules to.
+
+    `origin` says in one line which record it was made from and how, where it was made from one.
+    """
 
     trace: str
     module_hash: str
+    source: Source = Source.SEARCH
+    origin: str = ""
 
 
 @dataclass(frozen=True)
@@ -77,6 +93,7 @@ class Schedule:
     module_hash: str
     seconds: float
     emulated: bool
+    source: Source = Source.SEARCH
 
 
 @dataclass(frozen=True)
@@ -86,6 +103,7 @@ class Workload:
     key: WorkloadKey
     tir: str
     flops: float
+    likeness: Likeness = UNKNOWN
 
 
 @dataclass(frozen=True)
@@ -102,7 +120,8 @@ class Model:
 
     `digest` is the SHA-256 of the model file with its external data, `shapes` the fixed input
     shapes as canonical text (`input=1,24,24,3`, sorted by name, joined by spaces), `choices` the
-    choices of `prepare` as canonical text.
+    choices of `prepare` as canonical text, `target_features` a hash of the features that LLVM
+    switches on for the target (empty: unknown).
     """
 
     digest: str
@@ -111,8 +130,17 @@ class Model:
     compiler: str
     choices: str
     tasks: tuple[Task, ...]
+    target_features: str = ""
 
     @property
     def keys(self) -> tuple[ScheduleKey, ...]:
         """What a build of this model looks up."""
         return tuple(task.workload.key.on(self.target) for task in self.tasks)
+
+    @property
+    def hints(self) -> LookupHints:
+        """What a look-up of these keys may know to explain its misses."""
+        return LookupHints(
+            likeness={task.workload.key: task.workload.likeness for task in self.tasks},
+            features={self.target: self.target_features} if self.target_features else {},
+        )

@@ -16,7 +16,7 @@ from tunebook.cache.budgets import give_back, reserve
 from tunebook.cache.errors import DatabaseError, LeaseLostError
 from tunebook.cache.identities import insert_missing, key_of
 from tunebook.cache.leases import Holder, Lease, LeaseObserver
-from tunebook.cache.records import Candidate
+from tunebook.cache.records import Candidate, Source
 from tunebook.cache.tables import (
     CLOSED,
     FINISHED,
@@ -215,11 +215,15 @@ def _claimed(session: Session, row: RoundRow) -> ClaimedRound:
     )
 
 
+def candidate_of(row: SlotRow) -> Candidate:
+    return Candidate(row.trace, row.module_hash, Source(row.source), row.origin)
+
+
 def read_slots(session: Session, round_id: int) -> list[Slot]:
     rows = session.scalars(
         select(SlotRow).where(SlotRow.round_id == round_id).order_by(SlotRow.number)
     )
-    return [Slot(row.number, Candidate(row.trace, row.module_hash), row.record_id) for row in rows]
+    return [Slot(row.number, candidate_of(row), row.record_id) for row in rows]
 
 
 def beat(session: Session, round_id: int, epoch: int) -> None:

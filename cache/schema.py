@@ -10,9 +10,9 @@ from sqlalchemy import Connection, inspect, text
 from tunebook.cache.errors import DatabaseError
 
 # The newest revision in migrations/versions; compared with it by a test.
-HEAD = "0001"
+HEAD = "0002"
 # Every revision before HEAD, oldest first.
-OLDER: tuple[str, ...] = ()
+OLDER: tuple[str, ...] = ("0001",)
 
 _VERSION_TABLE = "alembic_version"
 

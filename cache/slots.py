@@ -9,8 +9,8 @@ from sqlalchemy.orm import Session
 
 from tunebook.cache.budgets import charge, charge_anew, charge_board
 from tunebook.cache.errors import DatabaseError
-from tunebook.cache.records import Candidate, Measurement
-from tunebook.cache.rounds import beat
+from tunebook.cache.records import Candidate, Measurement, Source
+from tunebook.cache.rounds import beat, candidate_of
 from tunebook.cache.stored_records import insert_record, measured_columns
 from tunebook.cache.tables import OPEN, RecordRow, RepeatRow, RoundRow, SlotRow
 from tunebook.cache.work import Slot, StoredResult
@@ -39,6 +39,8 @@ def store_candidates(
             number=slot.number,
             module_hash=slot.candidate.module_hash,
             trace=slot.candidate.trace,
+            source=slot.candidate.source.value,
+            origin=slot.candidate.origin,
         )
         for slot in slots
     )
@@ -53,6 +55,7 @@ def _measured_among(session: Session, row: RoundRow, candidates: Sequence[Candid
                 RecordRow.workload_id == row.workload_id,
                 RecordRow.target_id == row.target_id,
                 RecordRow.emulated == row.emulated,
+                RecordRow.source != Source.IMPORT.value,
                 RecordRow.module_hash.in_({candidate.module_hash for candidate in candidates}),
             )
         )
@@ -79,9 +82,8 @@ def store_result(
     if slot.record_id is not None:
         _add_repeat(session, slot.record_id, round_id, measurement)
         return StoredResult(slot.record_id, repeated=True)
-    candidate = Candidate(slot.trace, slot.module_hash)
     record_id, is_new = insert_record(
-        session, row.workload_id, row.target_id, candidate, measurement
+        session, row.workload_id, row.target_id, candidate_of(slot), measurement
     )
     slot.record_id = record_id
     if not is_new:

@@ -20,6 +20,7 @@ from tunebook.cache.database import Database
 from tunebook.cache.identities import read_workload
 from tunebook.cache.keys import ScheduleKey, WorkloadKey
 from tunebook.cache.leases import LeaseObserver
+from tunebook.cache.likeness import NO_HINTS, LookupHints
 from tunebook.cache.misses import LookupAnswer
 from tunebook.cache.records import Candidate, ErrorClass, Measurement, Model, Record, Workload
 from tunebook.cache.work import (
@@ -121,12 +122,19 @@ class Store:
             return read_workload(session, key)
 
     # --- look-ups ----------------------------------------------------------------------------
-    def lookup(self, keys: Sequence[ScheduleKey], *, accept_emulated: bool = False) -> LookupAnswer:
+    def lookup(
+        self,
+        keys: Sequence[ScheduleKey],
+        *,
+        accept_emulated: bool = False,
+        hints: LookupHints = NO_HINTS,
+    ) -> LookupAnswer:
         """All hits and all misses, from one snapshot. Hits only on the whole key, verified,
         not failed, trace on the allow-list, and not emulated unless asked; then a real board's
-        schedule still comes first. Misses are in the order of `keys`, each key once."""
+        schedule still comes first. Misses are in the order of `keys`, each key once; `hints`
+        help to explain those of workloads that were never stored."""
         with self._database.reading() as session:
-            return lookups.lookup(session, keys, accept_emulated)
+            return lookups.lookup(session, keys, accept_emulated, hints)
 
     # --- records -----------------------------------------------------------------------------
     def records(self, key: ScheduleKey) -> list[Record]:

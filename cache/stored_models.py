@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-import zlib
-
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from tunebook.cache.identities import ensure_target, ensure_workload, find_target, insert_missing
-from tunebook.cache.keys import WorkloadKey
-from tunebook.cache.records import Model, Task, Workload
-from tunebook.cache.tables import ModelRow, ModelTaskRow, WorkloadRow
+from tunebook.cache.identities import (
+    ensure_target,
+    ensure_workload,
+    find_target,
+    insert_missing,
+    workload_of,
+)
+from tunebook.cache.records import Model, Task
+from tunebook.cache.tables import ModelRow, ModelTaskRow, TargetRow, WorkloadRow
 
 
 def save_model(session: Session, model: Model) -> int:
     """Stores the model, its workloads and tasks where they are not yet; gives the model's id."""
-    target_id = ensure_target(session, model.target)
+    target_id = ensure_target(session, model.target, model.target_features)
     identity = {
         "digest": model.digest,
         "shapes": model.shapes,
@@ -58,6 +61,7 @@ def find_model(
     )
     if row is None:
         return None
+    features = session.scalar(select(TargetRow.features).where(TargetRow.id == row.target_id))
     tasks = session.execute(
         select(WorkloadRow, ModelTaskRow.weight)
         .join(ModelTaskRow, ModelTaskRow.workload_id == WorkloadRow.id)
@@ -70,10 +74,6 @@ def find_model(
         target=target,
         compiler=compiler,
         choices=row.choices,
-        tasks=tuple(Task(_workload(workload), weight) for workload, weight in tasks),
+        tasks=tuple(Task(workload_of(workload), weight) for workload, weight in tasks),
+        target_features=features or "",
     )
-
-
-def _workload(row: WorkloadRow) -> Workload:
-    key = WorkloadKey(row.op, row.buffers, row.compiler, row.hash)
-    return Workload(key, zlib.decompress(row.tir).decode(), row.flops)

@@ -11,8 +11,8 @@ from sqlalchemy.orm import Session, defer
 from tunebook.cache.errors import DatabaseError, UntrustedTraceError
 from tunebook.cache.identities import find_ids, find_target, insert_missing, key_of
 from tunebook.cache.keys import ScheduleKey
-from tunebook.cache.records import Candidate, ErrorClass, Measurement, Record
-from tunebook.cache.tables import RecordRow, ScheduleRow, TargetRow, WorkloadRow
+from tunebook.cache.records import Candidate, ErrorClass, Measurement, Record, Source
+from tunebook.cache.tables import OriginRow, RecordRow, ScheduleRow, TargetRow, WorkloadRow
 from tunebook.cache.traces import check_trace
 
 # Long compiler output helps nobody twice; what is kept still shows the cause.
@@ -27,7 +27,7 @@ def insert_record(
     measurement: Measurement,
 ) -> tuple[int, bool]:
     """Stores a record unless its module has one on this kind of board; gives its id, and whether
-    it is new."""
+    it is new. One that was imported was not measured here yet: it becomes this one."""
     identity = {
         "workload_id": workload_id,
         "target_id": target_id,
@@ -38,12 +38,32 @@ def insert_record(
         **identity,
         **measured_columns(measurement),
         "trace": candidate.trace,
+        "source": candidate.source.value,
         "board_class": measurement.board_class,
         "feature_columns": measurement.feature_columns,
         "features": measurement.features,
     }
-    inserted = insert_missing(session, RecordRow, values)
-    return session.execute(select(RecordRow.id).filter_by(**identity)).scalar_one(), inserted
+    is_new = insert_missing(session, RecordRow, values) or _measured_here(session, values, identity)
+    record_id = session.execute(select(RecordRow.id).filter_by(**identity)).scalar_one()
+    if is_new and candidate.origin:
+        insert_missing(
+            session, OriginRow, {"record_id": record_id, "text": _storable(candidate.origin)}
+        )
+    return record_id, is_new
+
+
+def _measured_here(session: Session, values: dict[str, Any], identity: dict[str, Any]) -> bool:
+    """Puts a measurement in the place of what an imported record said; false where there is none,
+    or it is an imported one itself."""
+    if values["source"] == Source.IMPORT.value:
+        return False
+    imported = session.execute(
+        update(RecordRow)
+        .filter_by(**identity, source=Source.IMPORT.value)
+        .values(**values)
+        .returning(RecordRow.id)
+    )
+    return imported.first() is not None
 
 
 def measured_columns(measurement: Measurement) -> dict[str, Any]:
@@ -104,6 +124,7 @@ def unverified_best(session: Session, key: ScheduleKey, emulated: bool | None) -
         RecordRow.target_id == ids[1],
         RecordRow.verified.is_(False),
         RecordRow.seconds.is_not(None),
+        RecordRow.source != Source.IMPORT.value,
         served.is_(None) | (RecordRow.seconds < served),
     )
     if emulated is not None:
@@ -176,7 +197,13 @@ def fastest_trusted(
 def _verified(session: Session, workload_id: int, target_id: int, emulated: bool) -> Sequence[Any]:
     """Fastest first. There are few: a round verifies its best only."""
     return session.execute(
-        select(RecordRow.id, RecordRow.seconds, RecordRow.trace, RecordRow.module_hash)
+        select(
+            RecordRow.id,
+            RecordRow.seconds,
+            RecordRow.trace,
+            RecordRow.module_hash,
+            RecordRow.source,
+        )
         .where(
             RecordRow.workload_id == workload_id,
             RecordRow.target_id == target_id,
@@ -199,19 +226,23 @@ def _is_trusted(record: Any) -> bool:
 def _records() -> Any:
     """A select of records with their workload and target (SQLAlchemy 2.0 and 2.1 type it apart)."""
     return (
-        select(RecordRow, WorkloadRow, TargetRow.text)
+        select(RecordRow, WorkloadRow, TargetRow.text, OriginRow.text)
         .join(WorkloadRow, WorkloadRow.id == RecordRow.workload_id)
         .join(TargetRow, TargetRow.id == RecordRow.target_id)
+        .outerjoin(OriginRow, OriginRow.record_id == RecordRow.id)
         .options(defer(WorkloadRow.tir))
     )
 
 
 def _read(session: Session, statement: Any) -> list[Record]:
     rows = session.execute(statement).all()
-    return [_record(record, key_of(workload, target)) for record, workload, target in rows]
+    return [
+        _record(record, key_of(workload, target), origin or "")
+        for record, workload, target, origin in rows
+    ]
 
 
-def _record(row: RecordRow, key: ScheduleKey) -> Record:
+def _record(row: RecordRow, key: ScheduleKey, origin: str) -> Record:
     measurement = Measurement(
         run_seconds=tuple(row.run_seconds),
         error=None if row.error is None else ErrorClass(row.error),
@@ -224,4 +255,5 @@ def _record(row: RecordRow, key: ScheduleKey) -> Record:
         features=row.features,
         feature_columns=row.feature_columns,
     )
-    return Record(row.id, key, Candidate(row.trace, row.module_hash), measurement, row.verified)
+    candidate = Candidate(row.trace, row.module_hash, Source(row.source), origin)
+    return Record(row.id, key, candidate, measurement, row.verified)

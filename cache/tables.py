@@ -49,23 +49,29 @@ class Base(DeclarativeBase):
 
 
 class TargetRow(Base):
-    """A canonical target."""
+    """A canonical target. `features` is a hash of what LLVM switches on for it, empty where no
+    model was split for it yet."""
 
     __tablename__ = "targets"
+    __table_args__ = (Index("ix_targets_features", "features"),)
 
     id: Mapped[int] = mapped_column(Integer, primary_key=True)
     text: Mapped[str] = mapped_column(Text, unique=True)
+    features: Mapped[str] = mapped_column(String(16), default="")
 
 
 class WorkloadRow(Base):
     """A workload. `dtypes`, `shapes` and `elements` restate `buffers` so that a miss finds the
-    nearest workload by index: see miss_finding.py. `tir` is zlib-compressed."""
+    nearest workload by index, as `structure` and `anchor` do (likeness.py): see miss_finding.py.
+    `tir` is zlib-compressed."""
 
     __tablename__ = "workloads"
     __table_args__ = (
         UniqueConstraint("hash", "compiler", "op", "buffers"),
         Index("ix_workloads_same_shape", "op", "shapes", "compiler"),
         Index("ix_workloads_same_dtype", "op", "dtypes", "compiler", "elements"),
+        Index("ix_workloads_structure", "structure", "compiler"),
+        Index("ix_workloads_anchor", "anchor", "compiler"),
     )
 
     id: Mapped[int] = mapped_column(Integer, primary_key=True)
@@ -78,6 +84,10 @@ class WorkloadRow(Base):
     elements: Mapped[float] = mapped_column(Float)
     flops: Mapped[float] = mapped_column(Float)
     tir: Mapped[bytes] = mapped_column(LargeBinary)
+    structure: Mapped[str] = mapped_column(String(16), default="")
+    anchor: Mapped[str] = mapped_column(String(16), default="")
+    attributes: Mapped[str] = mapped_column(Text, default="")
+    constants: Mapped[str] = mapped_column(Text, default="")
 
 
 class RecordRow(Base):
@@ -114,6 +124,15 @@ class RecordRow(Base):
     feature_columns: Mapped[int] = mapped_column(Integer, default=0)
     trace: Mapped[str] = mapped_column(Text)
     features: Mapped[bytes | None] = mapped_column(LargeBinary)
+
+
+class OriginRow(Base):
+    """Which record another one was made from, and how, in one line; only where it was."""
+
+    __tablename__ = "origins"
+
+    record_id: Mapped[int] = mapped_column(ForeignKey("records.id"), primary_key=True)
+    text: Mapped[str] = mapped_column(Text)
 
 
 class ScheduleRow(Base):
@@ -271,6 +290,8 @@ class SlotRow(Base):
     record_id: Mapped[int | None] = mapped_column(ForeignKey("records.id"))
     charged: Mapped[bool] = mapped_column(Boolean, default=False)
     trace: Mapped[str] = mapped_column(Text)
+    source: Mapped[str] = mapped_column(String(32), default="search")
+    origin: Mapped[str] = mapped_column(Text, default="")
 
 
 class RepeatRow(Base):

@@ -10,7 +10,7 @@ from sqlalchemy import func, select
 from sqlalchemy.orm import Session, defer
 
 from tunebook.cache.identities import key_of
-from tunebook.cache.records import ErrorClass
+from tunebook.cache.records import ErrorClass, Source
 from tunebook.cache.tables import (
     FINISHED,
     JobRow,
@@ -80,7 +80,7 @@ class _Measured:
             select(
                 RecordRow.workload_id, RecordRow.error, func.count(), func.min(RecordRow.seconds)
             )
-            .where(of_job(RecordRow))
+            .where(of_job(RecordRow), RecordRow.source != Source.IMPORT.value)
             .group_by(RecordRow.workload_id, RecordRow.error)
         ):
             measured.trials[workload] += trials

@@ -62,7 +62,7 @@ def lookup(
     split = split_model(prepare(opened.imported, opened.target))
     with open_store(db, read_only=True) as store:
         cache = MendableCache(store, opened.options(db, accept_emulated=accept_emulated))
-        answer = cache.lookup(split.keys, accept_emulated=accept_emulated)
+        answer = cache.lookup(split.keys, accept_emulated=accept_emulated, hints=split.hints)
     if as_json:
         print_json(lookup_document(answer))
     else:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from tunebook.cache.database import parse_url
 from tunebook.cache.keys import ScheduleKey
+from tunebook.cache.likeness import NO_HINTS, LookupHints
 from tunebook.cache.misses import LookupAnswer
 from tunebook.cache.store import Store
 
@@ -66,9 +67,15 @@ class MendableCache:
         self._options = options
         self.answer = LookupAnswer({}, ())
 
-    def lookup(self, keys: Sequence[ScheduleKey], *, accept_emulated: bool = False) -> LookupAnswer:
+    def lookup(
+        self,
+        keys: Sequence[ScheduleKey],
+        *,
+        accept_emulated: bool = False,
+        hints: LookupHints = NO_HINTS,
+    ) -> LookupAnswer:
         """See Store.lookup."""
-        found = self._store.lookup(keys, accept_emulated=accept_emulated)
+        found = self._store.lookup(keys, accept_emulated=accept_emulated, hints=hints)
         misses = tuple(
             replace(miss, mending_command=fill_in(miss.mending_command, self._options))
             for miss in found.misses

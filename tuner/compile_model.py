@@ -15,6 +15,7 @@ from tvm.ir.transform import PassContext
 
 from tunebook.cache.errors import TunebookError, UsageError
 from tunebook.cache.keys import ScheduleKey
+from tunebook.cache.likeness import NO_HINTS, LookupHints
 from tunebook.cache.misses import LookupAnswer, ScheduleMissError
 from tunebook.cache.records import Model, Schedule, Task
 from tunebook.cache.targets import Target
@@ -42,7 +43,11 @@ class ScheduleSource(Protocol):
     """Where schedules come from: a `Store`, or whatever answers as it does."""
 
     def lookup(
-        self, keys: Sequence[ScheduleKey], *, accept_emulated: bool = False
+        self,
+        keys: Sequence[ScheduleKey],
+        *,
+        accept_emulated: bool = False,
+        hints: LookupHints = NO_HINTS,
     ) -> LookupAnswer: ...
 
 
@@ -87,7 +92,7 @@ def compile_model(
     prepared = prepare(imported, resolved, choices)
     split = split_model(prepared)
     keys = [task.workload.key.on(split.target) for task in split.tasks]
-    answer = cache.lookup(keys, accept_emulated=accept_emulated)
+    answer = cache.lookup(keys, accept_emulated=accept_emulated, hints=split.hints)
     if answer.misses and on_miss == "error":
         raise ScheduleMissError(answer.misses)
     plan = _Plan(prepared, split, answer)

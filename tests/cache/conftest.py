@@ -19,7 +19,12 @@ import pytest
 # Tests are imported without a package (--import-mode=importlib); these modules are shared by them.
 sys.path.insert(0, str(Path(__file__).parent))
 pytest.register_assert_rewrite(
-    "store_contract", "miss_contract", "round_contract", "shared_rounds_contract", "lease_contract"
+    "store_contract",
+    "miss_contract",
+    "origin_contract",
+    "round_contract",
+    "shared_rounds_contract",
+    "lease_contract",
 )
 
 from tunebook.cache.database import upgrade  # noqa: E402

@@ -26,12 +26,15 @@ from cache_samples import (
     start_job,
     success,
 )
+from first_version import OLD_KEY, first_version
 from processes import run_at_once
 from sqlalchemy import Engine, create_engine, event
 
 from tunebook.cache import schema
 from tunebook.cache.database import default_path, parse_url, upgrade
 from tunebook.cache.errors import DatabaseError
+from tunebook.cache.likeness import UNKNOWN, Likeness
+from tunebook.cache.records import Source, Workload
 from tunebook.cache.store import Store
 from tunebook.cache.tables import Base
 
@@ -157,14 +160,31 @@ class TestRefusingADatabase:
         text = one_line(error)
         assert "0099" in text and schema.HEAD in text and "tunebook db upgrade" in text
 
-    def test_an_older_database_names_the_command_that_mends_it(
-        self, sqlite_url: str, monkeypatch: pytest.MonkeyPatch
+    def test_an_older_database_names_the_command_that_mends_it(self, tmp_path: Path) -> None:
+        path = first_version(tmp_path / "old.db")
+        with pytest.raises(DatabaseError, match=r"schema 0001, older than .*db upgrade"):
+            Store.open(str(path))
+
+    def test_an_upgrade_keeps_what_an_older_database_holds(self, tmp_path: Path) -> None:
+        path = first_version(tmp_path / "old.db")
+        assert upgrade(str(path)) == ("0001", schema.HEAD)
+        with Store.open(str(path)) as store:
+            served = store.lookup([OLD_KEY]).hits[OLD_KEY]
+            assert (served.seconds, served.source) == (1e-3, Source.SEARCH)
+            (record,) = store.records(OLD_KEY)
+            assert (record.candidate.origin, record.verified) == ("", True)
+
+    def test_what_a_workload_of_before_is_like_is_noted_when_its_model_is_split_again(
+        self, tmp_path: Path
     ) -> None:
-        # There is no older version yet: this Tunebook is told that it is a newer one.
-        monkeypatch.setattr(schema, "OLDER", (schema.HEAD,))
-        monkeypatch.setattr(schema, "HEAD", "0002")
-        with pytest.raises(DatabaseError, match=r"schema 0001, older than 0002.*db upgrade"):
-            Store.open(sqlite_url)
+        path = first_version(tmp_path / "old.db")
+        upgrade(str(path))
+        likeness = Likeness("structure", "anchor", "{}", "[]")
+        known = Workload(OLD_KEY.workload, "tir", 1.0, likeness)
+        with Store.open(str(path)) as store:
+            assert store.workload(OLD_KEY.workload).likeness == UNKNOWN
+            store.save_model(model_of([known]))
+            assert store.workload(OLD_KEY.workload).likeness == likeness
 
     @pytest.mark.postgresql
     def test_an_empty_server_database_names_the_command_that_fills_it(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from lease_contract import LeaseContract, ProcessContract
 from miss_contract import MissContract
+from origin_contract import OriginContract
 from round_contract import RoundContract
 from shared_rounds_contract import SharedRoundsContract
 from store_contract import StoreContract
@@ -13,6 +14,7 @@ from store_contract import StoreContract
 class Contract(
     StoreContract,
     MissContract,
+    OriginContract,
     RoundContract,
     SharedRoundsContract,
     LeaseContract,
