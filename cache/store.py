@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Sequence
 
 from tunebook.cache import (
+    adopted_records,
     board_peaks,
     budgets,
     jobs,
@@ -167,6 +168,13 @@ class Store:
         or emulated), fastest first; of one kind only, where given."""
         with self._database.reading() as session:
             return stored_records.unverified_best(session, key, emulated)
+
+    def adopt_record(self, record_id: int, key: ScheduleKey, origin: str) -> int:
+        """Stores a record of the same workload for another target too, with its times and an origin
+        in one line, unverified; gives the new record's id, or the one that was there. Costs no
+        trial. Raises DatabaseError for a record of another workload."""
+        with self._database.writing() as session:
+            return adopted_records.adopt_record(session, record_id, key, origin)
 
     # --- jobs and budgets --------------------------------------------------------------------
     def submit_job(
