@@ -10,6 +10,7 @@ from tunebook.cache import (
     board_peaks,
     budgets,
     jobs,
+    known_workloads,
     lookups,
     rounds,
     slots,
@@ -20,6 +21,7 @@ from tunebook.cache import (
 from tunebook.cache.database import Database
 from tunebook.cache.identities import read_workload
 from tunebook.cache.keys import ScheduleKey, WorkloadKey
+from tunebook.cache.known_workloads import StoredModel
 from tunebook.cache.leases import LeaseObserver
 from tunebook.cache.likeness import NO_HINTS, LookupHints
 from tunebook.cache.misses import LookupAnswer
@@ -121,6 +123,23 @@ class Store:
         """A stored workload with its TIR. Raises DatabaseError for one that is not stored."""
         with self._database.reading() as session:
             return read_workload(session, key)
+
+    def find_workloads(
+        self, workload_hash: str, buffers: str, compiler: str
+    ) -> tuple[WorkloadKey, ...]:
+        """The stored keys of a program whose op is not known, the oldest first: none where it was
+        never stored, several where it was stored under several ops."""
+        with self._database.reading() as session:
+            return known_workloads.find_workloads(session, workload_hash, buffers, compiler)
+
+    def models_holding(
+        self, workloads: Sequence[WorkloadKey], target: str, limit: int = 16
+    ) -> tuple[StoredModel, ...]:
+        """The stored models on a canonical target that hold any of the workloads (of which the
+        first 400 by hash count), at most `limit`: those with most of them first, of these the
+        smallest."""
+        with self._database.reading() as session:
+            return known_workloads.models_holding(session, workloads, target, limit)
 
     # --- look-ups ----------------------------------------------------------------------------
     def lookup(

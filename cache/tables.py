@@ -166,6 +166,7 @@ class ModelTaskRow(Base):
     """A workload of a model, in the order of splitting, with how often the model calls it."""
 
     __tablename__ = "model_tasks"
+    __table_args__ = (Index("ix_model_tasks_workload", "workload_id"),)
 
     model_id: Mapped[int] = mapped_column(ForeignKey("models.id"), primary_key=True)
     position: Mapped[int] = mapped_column(Integer, primary_key=True, autoincrement=False)

@@ -20,6 +20,7 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parent))
 pytest.register_assert_rewrite(
     "store_contract",
+    "known_workloads_contract",
     "miss_contract",
     "origin_contract",
     "round_contract",

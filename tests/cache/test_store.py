@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from known_workloads_contract import KnownWorkloadsContract
 from lease_contract import LeaseContract, ProcessContract
 from miss_contract import MissContract
 from origin_contract import OriginContract
@@ -15,6 +16,7 @@ class Contract(
     StoreContract,
     MissContract,
     OriginContract,
+    KnownWorkloadsContract,
     RoundContract,
     SharedRoundsContract,
     LeaseContract,

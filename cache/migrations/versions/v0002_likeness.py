@@ -1,4 +1,5 @@
-"""What finds near workloads and equivalent targets, and where schedules come from.
+"""What finds near workloads and equivalent targets, models by their workloads, and where schedules
+come from.
 
 Rows of before know nothing of it: the next split of their model notes it.
 
@@ -35,6 +36,7 @@ def upgrade() -> None:
     op.create_index("ix_workloads_anchor", "workloads", ["anchor", "compiler"])
     _add("targets", "features", sa.String(length=16))
     op.create_index("ix_targets_features", "targets", ["features"])
+    op.create_index("ix_model_tasks_workload", "model_tasks", ["workload_id"])
     _add("slots", "source", sa.String(length=32), "search")
     _add("slots", "origin", sa.Text())
     op.create_table(
@@ -50,6 +52,7 @@ def downgrade() -> None:
     op.drop_table("origins")
     op.drop_column("slots", "origin")
     op.drop_column("slots", "source")
+    op.drop_index("ix_model_tasks_workload", "model_tasks")
     op.drop_index("ix_targets_features", "targets")
     op.drop_column("targets", "features")
     op.drop_index("ix_workloads_anchor", "workloads")
