@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from types import MappingProxyType
+from typing import Any
 
 from tunebook.cache.keys import WorkloadKey
 
@@ -41,3 +44,24 @@ class LookupHints:
 
 
 NO_HINTS = LookupHints()
+
+
+@lru_cache(maxsize=1 << 14)
+def parsed_attributes(text: str) -> Mapping[str, Any] | None:
+    """The attributes of a likeness; None where they are unknown."""
+    found = _parsed(text)
+    return MappingProxyType(found) if isinstance(found, dict) else None
+
+
+@lru_cache(maxsize=1 << 14)
+def parsed_constants(text: str) -> tuple[Any, ...] | None:
+    """The constants of a likeness; None where they are unknown."""
+    found = _parsed(text)
+    return tuple(found) if isinstance(found, list) else None
+
+
+def _parsed(text: str) -> Any:
+    try:
+        return json.loads(text) if text else None
+    except (ValueError, RecursionError):
+        return None

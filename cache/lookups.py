@@ -6,7 +6,7 @@ else the database holds.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from sqlalchemy import select
 from sqlalchemy.orm import Session
@@ -17,13 +17,11 @@ from tunebook.cache.keys import ScheduleKey
 from tunebook.cache.likeness import LookupHints
 from tunebook.cache.miss_finding import MissFinder
 from tunebook.cache.misses import LookupAnswer
+from tunebook.cache.own_records import batches
 from tunebook.cache.records import Schedule, Source
 from tunebook.cache.stored_records import fastest_trusted
 from tunebook.cache.tables import RecordRow, ScheduleRow, TargetRow, WorkloadRow
 from tunebook.cache.traces import check_trace
-
-# SQLite before 3.32 takes 999 parameters in one statement.
-_CHUNK = 400
 
 
 def lookup(
@@ -49,11 +47,8 @@ def lookup(
         else:
             hits[key] = schedule
     missing = [key for key in wanted if key not in hits]
-    finder = MissFinder(
-        session, accept_emulated=accept_emulated, more_trials=len(missing), hints=hints
-    )
-    misses = tuple(finder.find(key, refused.get(key)) for key in missing)
-    return LookupAnswer(hits=hits, misses=misses)
+    finder = MissFinder(session, accept_emulated=accept_emulated, hints=hints)
+    return LookupAnswer(hits=hits, misses=finder.find(missing, refused))
 
 
 def _next_trusted(session: Session, key: ScheduleKey, accept_emulated: bool) -> Schedule | None:
@@ -82,7 +77,7 @@ def _served(
     """What is stored to be served; a real board's before an emulated one's."""
     served: dict[ScheduleKey, Schedule] = {}
     wanted = set(keys)
-    for target, hashes in _batches(keys):
+    for target, hashes in batches(keys):
         statement = (
             select(
                 WorkloadRow.op,
@@ -121,13 +116,3 @@ def _served(
                     source=Source(row.source),
                 )
     return served
-
-
-def _batches(keys: Sequence[ScheduleKey]) -> Iterator[tuple[str, list[str]]]:
-    """The workload hashes wanted on each target, as many at a time as a statement may hold."""
-    by_target: dict[str, list[str]] = {}
-    for key in keys:
-        by_target.setdefault(key.target, []).append(key.workload_hash)
-    for target, hashes in by_target.items():
-        for start in range(0, len(hashes), _CHUNK):
-            yield target, hashes[start : start + _CHUNK]

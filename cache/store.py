@@ -12,6 +12,7 @@ from tunebook.cache import (
     jobs,
     known_workloads,
     lookups,
+    near_schedules,
     rounds,
     slots,
     stored_models,
@@ -25,6 +26,7 @@ from tunebook.cache.known_workloads import StoredModel
 from tunebook.cache.leases import LeaseObserver
 from tunebook.cache.likeness import NO_HINTS, LookupHints
 from tunebook.cache.misses import LookupAnswer
+from tunebook.cache.near_schedules import NearSchedules
 from tunebook.cache.records import Candidate, ErrorClass, Measurement, Model, Record, Workload
 from tunebook.cache.work import (
     BoardPeak,
@@ -40,6 +42,7 @@ __all__ = [
     "BoardPeak",
     "Budget",
     "ClaimedRound",
+    "NearSchedules",
     "RoundProposal",
     "Slot",
     "Store",
@@ -155,6 +158,27 @@ class Store:
         help to explain those of workloads that were never stored."""
         with self._database.reading() as session:
             return lookups.lookup(session, keys, accept_emulated, hints)
+
+    def near(
+        self,
+        key: ScheduleKey,
+        *,
+        emulated: bool = False,
+        hints: LookupHints = NO_HINTS,
+        limit: int = 8,
+    ) -> tuple[NearSchedules, ...]:
+        """Records whose traces may mend a miss of this key, nearest key first, in at most eight
+        entries of at most `limit` records each. `emulated` is the kind of board that is going to
+        measure them.
+
+        First come the key's own records that cannot be served as they are: the imported ones
+        (`unverified`), and where a real board measures those of emulated boards (`emulated-only`).
+        Then come other keys, each once, in the order in which a miss would name them. Unlike there
+        no record need be verified or served, nor be of the same kind of board. Each entry has the
+        key's successful records only: those measured here before imported ones, those of the kind
+        of board before the other kind, verified ones before others, and then the fastest."""
+        with self._database.reading() as session:
+            return near_schedules.near(session, key, emulated, hints, limit)
 
     # --- records -----------------------------------------------------------------------------
     def records(self, key: ScheduleKey) -> list[Record]:

@@ -132,6 +132,13 @@ def unverified_best(session: Session, key: ScheduleKey, emulated: bool | None) -
     return _read(session, statement.order_by(RecordRow.seconds, RecordRow.id))
 
 
+def read_records(session: Session, ids: Sequence[int]) -> tuple[Record, ...]:
+    """The records with these ids, in their order."""
+    read = _read(session, _records().where(RecordRow.id.in_(ids)))
+    found = {record.id: record for record in read}
+    return tuple(found[number] for number in ids)
+
+
 def mark_verified(session: Session, record_id: int) -> None:
     """A record that failed meanwhile stays a failure."""
     row = _lock(session, record_id)

@@ -33,6 +33,8 @@ _NUMBERS = {"opt-level": range(4), "vector-width": range(1, 1 << 16)}
 _TEXTS = frozenset({"mabi", "mfloat-abi"})
 _LISTS = frozenset({"cl-opt"})
 CODE_OPTIONS = frozenset({*_FLAGS, *_NUMBERS, *_TEXTS, *_LISTS})
+_FEATURE_LISTS = frozenset({"mattr", *_LISTS})
+_WHOLE_NUMBERS = frozenset({"num-cores", *_FLAGS, *_NUMBERS})
 # Names, derived facts, and what takes effect elsewhere than in the code of a kernel.
 DROPPED = frozenset(
     {
@@ -106,12 +108,14 @@ class Target:
         return canonical_target(text)
 
     def differences(self, nearest: Target) -> tuple[Difference, ...]:
-        """The attributes in which another target differs from this one, the wanted one; None
-        stands for an attribute that is not given."""
+        """The attributes in which another target differs from this one, the wanted one: lists as
+        lists, numbers as numbers, and None for an attribute that is not given."""
         mine = {"kind": self.kind, **dict(self._attributes())}
         other = {"kind": nearest.kind, **dict(nearest._attributes())}
         return tuple(
-            Difference(f"target.{name}", mine.get(name), other.get(name))
+            Difference(
+                f"target.{name}", _value(name, mine.get(name)), _value(name, other.get(name))
+            )
             for name in dict.fromkeys([*mine, *other])
             if mine.get(name) != other.get(name)
         )
@@ -126,6 +130,15 @@ class Target:
         if self.model is not None:
             yield "model", self.model
         yield "num-cores", str(self.num_cores)
+
+
+def _value(name: str, text: str | None) -> list[str] | int | str | None:
+    """What an attribute's text stands for; a list that is not given is an empty one."""
+    if name in _FEATURE_LISTS:
+        return text.split(",") if text else []
+    if text is not None and name in _WHOLE_NUMBERS:
+        return int(text)
+    return text
 
 
 def canonical_target(spelling: str | Mapping[str, Any], *, num_cores: int | None = None) -> Target:

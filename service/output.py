@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Sequence
+from typing import Any
 
 from pydantic import BaseModel
 from rich.console import Console
@@ -16,11 +17,12 @@ from tunebook.cache.misses import Miss
 
 
 class DifferenceDocument(BaseModel):
-    """A field in which the wanted and the nearest key differ; None where one does not have it."""
+    """A field in which the wanted and the nearest key differ; None where one does not have it,
+    a list for what is one."""
 
     field: str
-    wanted: str | int | None
-    nearest: str | int | None
+    wanted: Any
+    nearest: Any
 
 
 class MissDocument(BaseModel):

@@ -57,9 +57,9 @@ def test_targets_differ_by_attribute() -> None:
     assert wanted.differences(nearest) == (
         Difference("target.mtriple", "aarch64-linux-gnu", "x86_64-linux-gnu"),
         Difference("target.mcpu", "cortex-a76", None),
-        Difference("target.fast-math", "1", None),
-        Difference("target.num-cores", "4", "2"),
-        Difference("target.mattr", None, "+avx2"),
+        Difference("target.fast-math", 1, None),
+        Difference("target.num-cores", 4, 2),
+        Difference("target.mattr", [], ["+avx2"]),
     )
 
 
