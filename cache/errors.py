@@ -83,6 +83,18 @@ class UntrustedTraceError(TunebookError):
     problem_type = "untrusted-trace"
 
 
+class UntrustedProgramError(TunebookError):
+    """A program from outside that holds a part outside the list of what is ever loaded."""
+
+    problem_type = "untrusted-program"
+
+
+class InterchangeError(TunebookError):
+    """Files of another program that cannot be read here, or that would be overwritten."""
+
+    problem_type = "interchange"
+
+
 class LeaseLostError(TunebookError):
     """A round was claimed by another worker meanwhile; stop writing to it."""
 

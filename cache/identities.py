@@ -6,7 +6,7 @@ import zlib
 from dataclasses import asdict
 from typing import Any
 
-from sqlalchemy import Select, Table, literal, select, update
+from sqlalchemy import Select, Table, exists, literal, select, update
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.orm import Session
 
@@ -15,7 +15,7 @@ from tunebook.cache.errors import DatabaseError
 from tunebook.cache.keys import ScheduleKey, WorkloadKey
 from tunebook.cache.likeness import Likeness
 from tunebook.cache.records import Workload
-from tunebook.cache.tables import Base, TargetRow, WorkloadRow
+from tunebook.cache.tables import Base, ModelTaskRow, TargetRow, WorkloadRow
 
 
 def insert_missing(session: Session, model: type[Base], values: dict[str, Any]) -> bool:
@@ -56,26 +56,67 @@ def find_workload(session: Session, key: WorkloadKey) -> int | None:
 def ensure_workload(session: Session, workload: Workload) -> int:
     """The workload's id; its likeness is noted where it was not known yet. Raises ValueError when
     the key's `buffers` cannot be read."""
-    found = find_workload(session, workload.key)
-    if found is not None:
-        _note_likeness(session, found, workload.likeness)
-        return found
+    imported = _take_over_imported(session, workload)
+    found = find_workload(session, workload.key) if imported is None else imported
+    if found is None:
+        return insert_workload(session, workload)
+    _note_likeness(session, found, workload.likeness)
+    return found
+
+
+def insert_workload(session: Session, workload: Workload) -> int:
+    """Stores a workload unless there is one of its key; gives its id."""
     key = workload.key
     buffers = parse_buffers(key.buffers)
     values = {
-        "op": key.op,
+        **_described(workload),
         "buffers": key.buffers,
         "compiler": key.compiler,
         "hash": key.hash,
         "dtypes": dtypes_text(buffers),
         "shapes": shapes_text(buffers),
         "elements": log_elements(buffers),
+    }
+    insert_missing(session, WorkloadRow, values)
+    return int(session.execute(_workload_ids(key)).scalar_one())
+
+
+def _described(workload: Workload) -> dict[str, Any]:
+    """What whoever has the program says of it; the rest of a row follows from what it is."""
+    return {
+        "op": workload.key.op,
         "flops": workload.flops,
         "tir": zlib.compress(workload.tir.encode()),
         **asdict(workload.likeness),
     }
-    insert_missing(session, WorkloadRow, values)
-    return int(session.execute(_workload_ids(key)).scalar_one())
+
+
+def _take_over_imported(session: Session, workload: Workload) -> int | None:
+    """Makes a workload that was imported the one that was now split out of a model; gives its id.
+
+    No model has it yet: its op was read off the program, where the model may say otherwise, and
+    the program is a stranger's, which no longer needs to be trusted: an equal hash is no proof.
+    """
+    key = workload.key
+    has_model = exists().where(ModelTaskRow.workload_id == WorkloadRow.id)
+    imported = session.scalars(
+        select(WorkloadRow.id)
+        .where(
+            WorkloadRow.hash == key.hash,
+            WorkloadRow.compiler == key.compiler,
+            WorkloadRow.buffers == key.buffers,
+            ~has_model,
+        )
+        .order_by(WorkloadRow.op != key.op, WorkloadRow.id)
+        .limit(1)
+    ).first()
+    own = find_workload(session, key)
+    if imported is None or own not in (None, imported):
+        return None
+    session.execute(
+        update(WorkloadRow).where(WorkloadRow.id == imported).values(**_described(workload))
+    )
+    return int(imported)
 
 
 def _note_likeness(session: Session, workload_id: int, likeness: Likeness) -> None:

@@ -26,6 +26,7 @@ pytest.register_assert_rewrite(
     "round_contract",
     "shared_rounds_contract",
     "lease_contract",
+    "import_contract",
 )
 
 from tunebook.cache.database import upgrade  # noqa: E402

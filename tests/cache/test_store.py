@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from import_contract import InterchangeContract
 from known_workloads_contract import KnownWorkloadsContract
 from lease_contract import LeaseContract, ProcessContract
 from miss_contract import MissContract
@@ -16,6 +17,7 @@ class Contract(
     StoreContract,
     MissContract,
     OriginContract,
+    InterchangeContract,
     KnownWorkloadsContract,
     RoundContract,
     SharedRoundsContract,
