@@ -17,11 +17,11 @@ from tunebook.cache.keys import ScheduleKey
 from tunebook.cache.likeness import LookupHints
 from tunebook.cache.miss_finding import MissFinder
 from tunebook.cache.misses import LookupAnswer
-from tunebook.cache.own_records import batches
 from tunebook.cache.records import Schedule, Source
 from tunebook.cache.stored_records import fastest_trusted
 from tunebook.cache.tables import RecordRow, ScheduleRow, TargetRow, WorkloadRow
 from tunebook.cache.traces import check_trace
+from tunebook.cache.wanted_keys import batches
 
 
 def lookup(

@@ -21,10 +21,11 @@ from tunebook.cache.distances import differences
 from tunebook.cache.keys import ScheduleKey
 from tunebook.cache.likeness import LookupHints
 from tunebook.cache.misses import Difference, Miss, MissReason
-from tunebook.cache.near_workloads import Holding, NearKey, NearWorkloads
-from tunebook.cache.own_records import OwnRecords, own_records, programs_of
+from tunebook.cache.near_queries import Holding
+from tunebook.cache.near_workloads import NearKey, NearWorkloads
+from tunebook.cache.own_records import OwnRecords, own_records
 from tunebook.cache.records import Source
-from tunebook.cache.relations import Program
+from tunebook.cache.wanted_keys import WantedKey, wanted_keys
 
 # A round's worth for each miss: enough for the search to leave its first guesses behind.
 _MORE_TRIALS = 16
@@ -94,33 +95,34 @@ class MissFinder:
     ) -> tuple[Miss, ...]:
         """The misses of these keys, in their order; `refused` says of which a trace was not
         trusted, and why."""
-        programs = programs_of(self._session, keys, self._hints)
-        own = own_records(self._session, keys)
+        wanted = wanted_keys(self._session, keys, self._hints)
+        own = own_records(self._session, wanted)
         found = [
-            self._of_refused(key, refused[key])
-            if key in refused
-            else self._find(key, programs[key.workload], own.get(key, OwnRecords()))
-            for key in keys
+            _of_refused(one.key, refused[one.key])
+            if one.key in refused
+            else self._find(one, own.get(one.key, OwnRecords()))
+            for one in wanted
         ]
         more_trials = _MORE_TRIALS * sum(finding.is_mended_by_search for finding in found)
         return tuple(finding.as_miss(more_trials) for finding in found)
 
-    def _of_refused(self, key: ScheduleKey, why: str) -> _Finding:
-        return _Finding(key, MissReason.UNVERIFIED, f"a schedule is stored, but {why}", key)
-
-    def _find(self, key: ScheduleKey, program: Program, own: OwnRecords) -> _Finding:
-        mine = _of_own_records(key, own, self._accept_emulated)
+    def _find(self, wanted: WantedKey, own: OwnRecords) -> _Finding:
+        mine = _of_own_records(wanted.key, own, self._accept_emulated)
         if mine is not None and mine.reason is not MissReason.ONLY_FAILURES:
             return mine
-        nearest = next(iter(self._near.nearest(key.target, program, 1)), None)
+        nearest = next(iter(self._near.nearest(wanted, 1)), None)
         if mine is not None and (nearest is None or nearest.reason not in _BEFORE_FAILURES):
             return mine
         if nearest is None:
-            return _never_tuned(key)
-        theirs = _of_near_key(key, program, nearest)
+            return _never_tuned(wanted.key)
+        theirs = _of_near_key(wanted, nearest)
         if mine is None:
             return theirs
         return replace(theirs, explanation=f"{theirs.explanation}; of its own, {mine.explanation}")
+
+
+def _of_refused(key: ScheduleKey, why: str) -> _Finding:
+    return _Finding(key, MissReason.UNVERIFIED, f"a schedule is stored, but {why}", key)
 
 
 def _of_own_records(key: ScheduleKey, own: OwnRecords, accept_emulated: bool) -> _Finding | None:
@@ -145,13 +147,21 @@ def _of_own_records(key: ScheduleKey, own: OwnRecords, accept_emulated: bool) ->
     return None
 
 
-def _of_near_key(key: ScheduleKey, program: Program, near: NearKey) -> _Finding:
-    found = differences(key, near.key, program.likeness, near.likeness)
-    told = f"{key.op} was tuned only {_HOW_TUNED[near.reason]}: {'; '.join(map(str, found))}"
+def _of_near_key(wanted: WantedKey, near: NearKey) -> _Finding:
+    key = wanted.key
+    found = differences(key, near.key, wanted.program.likeness, near.likeness)
+    how = _HOW_TUNED[near.reason]
+    if near.reason is MissReason.OTHER_ATTRIBUTES and not _tells_attributes(found):
+        how = "as another program of the same buffers"
+    told = f"{key.op} was tuned only {how}: {'; '.join(map(str, found))}"
     if key.workload == near.key.workload:
         target = shlex.quote(near.key.target)
         told += f"; or, where that fits the board, use --target {target}"
     return _Finding(key, near.reason, told, near.key, found)
+
+
+def _tells_attributes(found: Sequence[Difference]) -> bool:
+    return any(one.field.startswith("attributes.") for one in found)
 
 
 def _never_tuned(key: ScheduleKey) -> _Finding:

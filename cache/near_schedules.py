@@ -9,15 +9,16 @@ from sqlalchemy import ColumnElement, select
 from sqlalchemy.orm import Session
 
 from tunebook.cache.distances import differences
-from tunebook.cache.identities import find_ids
+from tunebook.cache.identities import find_target
 from tunebook.cache.keys import ScheduleKey
 from tunebook.cache.likeness import LookupHints
 from tunebook.cache.misses import Difference, MissReason
-from tunebook.cache.near_workloads import Holding, NearWorkloads
-from tunebook.cache.own_records import programs_of
+from tunebook.cache.near_queries import Holding
+from tunebook.cache.near_workloads import NearWorkloads
 from tunebook.cache.records import Record, Source
 from tunebook.cache.stored_records import read_records
 from tunebook.cache.tables import RecordRow
+from tunebook.cache.wanted_keys import WantedKey, wanted_keys
 
 # Near keys that are given, the wanted one's own entries included.
 ENTRIES = 8
@@ -44,34 +45,39 @@ def near(
     session: Session, key: ScheduleKey, emulated: bool, hints: LookupHints, limit: int
 ) -> tuple[NearSchedules, ...]:
     """See Store.near."""
-    own = list(_own(session, key, emulated, limit))
-    program = programs_of(session, [key], hints)[key.workload]
+    (wanted,) = wanted_keys(session, [key], hints)
+    own = list(_own(session, wanted, emulated, limit))
     finder = NearWorkloads(session, hints, Holding.SUCCESSFUL)
     others = [
         NearSchedules(
             reason=near_key.reason,
             key=near_key.key,
-            differences=differences(key, near_key.key, program.likeness, near_key.likeness),
+            differences=differences(key, near_key.key, wanted.program.likeness, near_key.likeness),
             records=_fastest(session, (near_key.workload_id, near_key.target_id), emulated, limit),
         )
-        for near_key in finder.nearest(key.target, program, ENTRIES - len(own))
+        for near_key in finder.nearest(wanted, ENTRIES - len(own))
     ]
     return (*own, *others)
 
 
-def _own(session: Session, key: ScheduleKey, emulated: bool, limit: int) -> Iterator[NearSchedules]:
+def _own(
+    session: Session, wanted: WantedKey, emulated: bool, limit: int
+) -> Iterator[NearSchedules]:
     """The key's own records that cannot be served as they are."""
-    ids = find_ids(session, key)
-    if ids is None:
+    target_id = find_target(session, wanted.key.target)
+    if wanted.workload_id is None or target_id is None:
         return
+    ids = (wanted.workload_id, target_id)
     imported = _fastest(session, ids, emulated, limit, _IS_IMPORTED)
     if imported:
-        yield NearSchedules(MissReason.UNVERIFIED, key, (), imported)
+        yield NearSchedules(MissReason.UNVERIFIED, wanted.key, (), imported)
     if emulated:
         return
-    of_emulated_boards = _fastest(session, ids, emulated, limit, RecordRow.emulated, ~_IS_IMPORTED)
+    of_emulated_boards = _fastest(
+        session, ids, emulated, limit, RecordRow.emulated.is_(True), ~_IS_IMPORTED
+    )
     if of_emulated_boards:
-        yield NearSchedules(MissReason.EMULATED_ONLY, key, (), of_emulated_boards)
+        yield NearSchedules(MissReason.EMULATED_ONLY, wanted.key, (), of_emulated_boards)
 
 
 def _fastest(

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
-from sqlalchemy import Select, select
+from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from tunebook.cache.distances import target_distance
@@ -49,7 +50,7 @@ class NearTargets:
         ).first()
         features = self._hints.features.get(text) or (own.features if own else "")
         near = [] if own is None else [NearTarget(own.id, text, None)]
-        others = []
+        others: list[NearTarget] = []
         for number, other, theirs in sorted(
             self._candidates(features), key=lambda row: target_distance(text, row[1])
         ):
@@ -71,7 +72,7 @@ class NearTargets:
         alike = columns.where(TargetRow.features == features).limit(_LOOKED_AT)
         return {*self._stored, *self._read(alike)}
 
-    def _read(self, statement: Select[tuple[int, str, str]]) -> list[tuple[int, str, str]]:
+    def _read(self, statement: Any) -> list[tuple[int, str, str]]:
         return [
             (row.id, row.text, self._hints.features.get(row.text) or row.features)
             for row in self._session.execute(statement)

@@ -1,30 +1,25 @@
-"""What is stored of wanted keys themselves: their workloads, and what became of their records."""
+"""What became of the records of wanted keys themselves."""
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
-from tunebook.cache.identities import find_target, key_of
-from tunebook.cache.keys import ScheduleKey, WorkloadKey
-from tunebook.cache.likeness import LookupHints
-from tunebook.cache.near_workloads import PROGRAM_COLUMNS, program_of
+from tunebook.cache.identities import find_target
+from tunebook.cache.keys import ScheduleKey
 from tunebook.cache.records import Source
-from tunebook.cache.relations import Program
-from tunebook.cache.tables import RecordRow, WorkloadRow
-
-# SQLite before 3.32 takes 999 parameters in one statement.
-_CHUNK = 400
+from tunebook.cache.tables import RecordRow
+from tunebook.cache.wanted_keys import CHUNK, WantedKey
 
 
 @dataclass
 class OwnRecords:
-    """What became of the records of a key, by counts: successful ones of real boards, of emulated
-    ones and imported ones, and the failures by their class."""
+    """The records of a key by counts: successful ones of real boards, of emulated ones and imported
+    ones, and the failures by their class."""
 
     real: int = 0
     emulated: int = 0
@@ -32,68 +27,42 @@ class OwnRecords:
     failures: Counter[str] = field(default_factory=Counter)
 
 
-def programs_of(
-    session: Session, keys: Sequence[ScheduleKey], hints: LookupHints
-) -> dict[WorkloadKey, Program]:
-    """What is known of the keys' programs: from the hints, or else from what is stored."""
-    found = {key.workload: Program(key.workload) for key in keys}
-    for key in found:
-        if key in hints.likeness:
-            found[key] = Program(key, hints.likeness[key])
-    unknown = {key for key, program in found.items() if not program.likeness.structure}
-    for chunk in _chunks(sorted(key.hash for key in unknown)):
-        for row in session.execute(select(*PROGRAM_COLUMNS).where(WorkloadRow.hash.in_(chunk))):
-            program = program_of(row)
-            if program.key in unknown:
-                found[program.key] = program
-    return found
-
-
-def own_records(session: Session, keys: Sequence[ScheduleKey]) -> Mapping[ScheduleKey, OwnRecords]:
-    """What became of the records of each key; a key that has none is left out or has zeros."""
+def own_records(session: Session, wanted: Sequence[WantedKey]) -> Mapping[ScheduleKey, OwnRecords]:
+    """What became of the records of each key; a key without any has no entry."""
     own: defaultdict[ScheduleKey, OwnRecords] = defaultdict(OwnRecords)
-    for target, hashes in batches(keys):
+    by_target: defaultdict[str, dict[int, ScheduleKey]] = defaultdict(dict)
+    for one in wanted:
+        if one.workload_id is not None:
+            by_target[one.key.target][one.workload_id] = one.key
+    for target, keys in by_target.items():
         target_id = find_target(session, target)
-        if target_id is None:
-            continue
-        statement = (
-            select(
-                WorkloadRow.op,
-                WorkloadRow.buffers,
-                WorkloadRow.compiler,
-                WorkloadRow.hash,
-                RecordRow.emulated,
-                RecordRow.error,
-                RecordRow.source,
-                func.count().label("count"),
-            )
-            .join(RecordRow, RecordRow.workload_id == WorkloadRow.id)
-            .where(WorkloadRow.hash.in_(hashes), RecordRow.target_id == target_id)
-            .group_by(WorkloadRow.id, RecordRow.emulated, RecordRow.error, RecordRow.source)
-        )
-        for row in session.execute(statement):
-            of_key = own[key_of(row, target)]
-            if row.error is not None:
-                of_key.failures[row.error] += row.count
-            elif row.source == Source.IMPORT.value:
-                of_key.imported += row.count
-            elif row.emulated:
-                of_key.emulated += row.count
-            else:
-                of_key.real += row.count
+        ids = list(keys) if target_id is not None else []
+        for start in range(0, len(ids), CHUNK):
+            _count(session, ids[start : start + CHUNK], target_id, keys, own)
     return own
 
 
-def batches(keys: Sequence[ScheduleKey]) -> Iterator[tuple[str, list[str]]]:
-    """The workload hashes wanted on each target, as many at a time as a statement may hold."""
-    by_target: dict[str, list[str]] = {}
-    for key in keys:
-        by_target.setdefault(key.target, []).append(key.workload_hash)
-    for target, hashes in by_target.items():
-        for chunk in _chunks(hashes):
-            yield target, chunk
-
-
-def _chunks(texts: list[str]) -> Iterator[list[str]]:
-    for start in range(0, len(texts), _CHUNK):
-        yield texts[start : start + _CHUNK]
+def _count(
+    session: Session,
+    workload_ids: Sequence[int],
+    target_id: int | None,
+    keys: Mapping[int, ScheduleKey],
+    own: defaultdict[ScheduleKey, OwnRecords],
+) -> None:
+    columns = (RecordRow.workload_id, RecordRow.emulated, RecordRow.error, RecordRow.source)
+    rows = session.execute(
+        select(*columns, func.count().label("number"))
+        # The sum keeps SQLite from reading all records of the target: it knows no numbers of rows.
+        .where(RecordRow.workload_id.in_(workload_ids), RecordRow.target_id + 0 == target_id)
+        .group_by(*columns)
+    )
+    for row in rows:
+        of_key = own[keys[row.workload_id]]
+        if row.error is not None:
+            of_key.failures[row.error] += row.number
+        elif row.source == Source.IMPORT.value:
+            of_key.imported += row.number
+        elif row.emulated:
+            of_key.emulated += row.number
+        else:
+            of_key.real += row.number
