@@ -8,16 +8,11 @@ from typing import Any
 from tvm.ir.utils import derived_object
 from tvm.s_tir import meta_schedule as ms
 
-from tunebook.cache.errors import TunebookError, UntrustedTraceError
+from tunebook.cache.errors import TunebookError
 from tunebook.cache.keys import ScheduleKey
 from tunebook.cache.records import Schedule
 from tunebook.tuner.hashing import module_hash
-from tunebook.tuner.one_line import one_line
-from tunebook.tuner.replay import replay
-
-
-class ReplayError(TunebookError):
-    """A stored schedule that does not replay on its workload, or not to what was measured."""
+from tunebook.tuner.replayed_records import ReplayError, replayed_record
 
 
 class AskedTasks:
@@ -54,7 +49,7 @@ class AskedTasks:
 
 @derived_object
 class SchedulesDatabase(ms.database.PyDatabase):  # type: ignore[misc]
-    """Answers TVM's queries from the schedules of one target.
+    """Answers TVM's queries from the schedules of one target, which were looked up before.
 
     Use it as TVM's own: `with target, database: ...`. TVM's databases ignore the target, so this
     one holds the schedules of exactly one. `asked` is filled as TVM asks; a workload without a
@@ -75,32 +70,9 @@ class SchedulesDatabase(ms.database.PyDatabase):  # type: ignore[misc]
         try:
             key = self._asked.note(workload_hash, str(workload_name))
             schedule = self._schedules.get(workload_hash)
-            return None if schedule is None else self._record(mod, key, schedule)
+            if schedule is None:
+                return None
+            return replayed_record(mod, key, schedule, self._target)
         except TunebookError as error:
             self._asked.failure = self._asked.failure or error
             raise
-
-    def _record(self, mod: Any, key: ScheduleKey, schedule: Schedule) -> Any:
-        replayed = _replay(mod, key, schedule)
-        # TVM switches to anchor traces when the record's module is not the one that it asked for.
-        workload = ms.database.Workload(mod)
-        return ms.database.TuningRecord(replayed.trace, workload, [schedule.seconds], self._target)
-
-
-def _replay(mod: Any, key: ScheduleKey, schedule: Schedule) -> Any:
-    try:
-        replayed = replay(mod, schedule.trace)
-    except UntrustedTraceError:
-        raise
-    except Exception as error:
-        raise ReplayError(
-            f"record {schedule.record_id} does not replay on {key}: {one_line(error)}; "
-            f"tune that task again"
-        ) from error
-    found = module_hash(replayed.mod)
-    if found != schedule.module_hash:
-        raise ReplayError(
-            f"record {schedule.record_id} for {key} replays to module {found} and not to "
-            f"{schedule.module_hash}, which was measured; tune that task again"
-        )
-    return replayed
