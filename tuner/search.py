@@ -6,7 +6,6 @@ store each time, so that a worker which takes over goes on where its predecessor
 
 from __future__ import annotations
 
-import json
 import logging
 from collections.abc import Sequence
 from typing import Any
@@ -20,6 +19,7 @@ from tunebook.tuner.cost_model import CostModel
 from tunebook.tuner.hashing import module_hash
 from tunebook.tuner.one_line import one_line
 from tunebook.tuner.replay import replay
+from tunebook.tuner.trace_steps import trace_text
 from tunebook.tuner.tvm_compat import load_cpu_intrinsics, silent_native_stderr
 
 _log = logging.getLogger(__name__)
@@ -97,7 +97,7 @@ class TaskSearch:
         for sch in found:
             name = module_hash(sch.mod)
             if name not in known and name not in fresh:
-                fresh[name] = Candidate(json.dumps(_plain(sch.trace.as_json())), name)
+                fresh[name] = Candidate(trace_text(sch), name)
         return list(fresh.values())[:count]
 
     def _generate(self, wanted: int, measured: Sequence[Record]) -> list[Any]:
@@ -154,16 +154,3 @@ class TaskSearch:
 def _population(wanted: int) -> int:
     fewest = max(_SMALLEST_POPULATION, wanted)
     return max(fewest, min(_LARGEST_POPULATION, _POPULATION_PER_CANDIDATE * wanted))
-
-
-def _plain(value: Any) -> Any:
-    """TVM's containers as Python's, since `json` knows only these."""
-    if value is None or isinstance(value, bool | int | float):
-        return value
-    if isinstance(value, str):
-        return str(value)
-    if isinstance(value, dict) or hasattr(value, "items"):
-        return {str(key): _plain(one) for key, one in value.items()}
-    if hasattr(value, "__iter__"):
-        return [_plain(one) for one in value]
-    return value.value

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -27,6 +28,9 @@ from tunebook.tuner.imported_model import ImportedModel
 from tunebook.tuner.llvm_targets import resolve_target, tvm_target
 from tunebook.tuner.prepare import PreparedModule, prepare
 from tunebook.tuner.tvm_compat import load_cpu_intrinsics
+
+# Tests are imported without a package (--import-mode=importlib); near_programs is shared by them.
+sys.path.insert(0, str(Path(__file__).parent))
 
 Shapes = dict[str, tuple[int, ...]]
 UNSCHEDULED = json.dumps([[], []])
@@ -115,7 +119,10 @@ class UnscheduledForAll:
     trace: str = UNSCHEDULED
     asked: list[ScheduleKey] = field(default_factory=list)
 
-    def lookup(self, keys: Sequence[ScheduleKey], *, accept_emulated: bool = False) -> LookupAnswer:
+    def find_model(self, *_: str) -> None:
+        return None
+
+    def lookup(self, keys: Sequence[ScheduleKey], **_: Any) -> LookupAnswer:
         self.asked.extend(keys)
         hits = {key: self._schedule(key) for key in keys}
         return LookupAnswer(hits=hits, misses=())
