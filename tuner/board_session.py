@@ -87,6 +87,9 @@ class BoardSession:
             self._session.get_function("runtime.config_threadpool")(BIG_CORES, num_cores)
             self._state = self._function("tunebook.board.state")
             name = self._function("tunebook.board.name")
+            self._count = None
+            if self._address.emulated:
+                self._count = self._function("tunebook.board.count_instructions")
             self.board = str(name()) if name is not None else f"{self._host}:{self._port}"
         except Exception:
             self.close()
@@ -151,6 +154,16 @@ class BoardSession:
     def evaluator(self, library: Any, number: int, repeat: int) -> Any:
         """A function that times (1 + number x repeat) calls on the board, the first not counted."""
         return library.time_evaluator(ENTRY, self.device, number=number, repeat=repeat)
+
+    @property
+    def counts_instructions(self) -> bool:
+        """Whether the board counts what it executes: an emulated one, where the emulator can."""
+        return self._count is not None
+
+    def count_instructions(self, library: Any, arguments: Sequence[Any]) -> float:
+        """The instructions of one call of the library's kernel, which is called a few times."""
+        assert self._count is not None, "ask counts_instructions first"
+        return float(self._count(library, ENTRY, *arguments))
 
     def state(self) -> dict[str, float | str]:
         """What the board says of its own state; empty where it says nothing."""

@@ -14,7 +14,7 @@ from tunebook.tuner.one_line import one_line
 from tunebook.tuner.plausibility import why_implausible
 from tunebook.tuner.program import Program
 from tunebook.tuner.tensors import Array, random_inputs
-from tunebook.tuner.timing import time_kernel
+from tunebook.tuner.timing import INSTRUCTIONS, SECONDS_PER_INSTRUCTION, time_kernel
 from tunebook.tuner.trials import (
     BoardSettings,
     BuiltLibrary,
@@ -191,18 +191,23 @@ class BoardTrials:
 def _measure(session: BoardSession, job: MeasureJob) -> Measurement:
     library = session.load(job.library.path)
     arguments = session.arguments(job.program)
+    unit: dict[str, float | str] = {}
 
     def run(number: int, repeat: int) -> tuple[float, ...]:
         return tuple(session.evaluator(library, number, repeat)(*arguments).results)
 
     if job.single_runs is not None:
         seconds = run(1, job.single_runs)
+    elif session.counts_instructions:
+        # Once: they are the same each time.
+        counted = session.count_instructions(library, arguments)
+        seconds, unit = (counted * SECONDS_PER_INSTRUCTION,), {"unit": INSTRUCTIONS}
     else:
         seconds = time_kernel(run, job.best_seconds)
     doubt = why_implausible(job.program, seconds, job.peak)
     if doubt is not None:
         return Measurement(error=ErrorClass.IMPLAUSIBLE, error_text=doubt)
-    return Measurement(run_seconds=seconds, board_state=session.state())
+    return Measurement(run_seconds=seconds, board_state={**session.state(), **unit})
 
 
 def _run_reference(session: BoardSession, job: VerifyJob) -> Reference:

@@ -49,7 +49,8 @@ def sample_of(record: Record) -> Sample | None:
     except ValueError:
         _log.warning("record %d teaches nothing: its features are damaged", record.id)
         return None
-    unit = "emulated" if measured.emulated else "board"
+    # Emulated boards give instructions where they can count them, else wall time.
+    unit = measured.board_state.get("unit", "emulated" if measured.emulated else "board")
     return Sample(f"{record.key} | {unit}", rows.astype("float32"), measured.seconds)
 
 

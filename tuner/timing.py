@@ -19,6 +19,10 @@ _LIMIT_SECONDS = 0.5
 # A kernel that is this much slower than the best known one needs no exact time.
 _HOPELESS = 5.0
 
+# What a record says of its seconds where they are instructions, one a nanosecond.
+INSTRUCTIONS = "instructions"
+SECONDS_PER_INSTRUCTION = 1e-9
+
 # Runs the kernel (1 + number x repeat) times, the first not timed; gives each repeat's mean.
 RunKernel = Callable[[int, int], Sequence[float]]
 

@@ -24,8 +24,10 @@ if __name__ == "__main__":
 
 import argparse
 import ctypes
+import gc
 import json
 import logging
+import mmap
 import multiprocessing
 import resource
 import secrets
@@ -37,9 +39,10 @@ import struct
 import sys
 import tempfile
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import tvm
 import tvm_ffi
@@ -59,6 +62,13 @@ TRACKER_SECONDS = 10.0
 # How long a session may go on after its client has hung up.
 ABANDONED_SECONDS = 3.0
 PR_SET_PDEATHSIG = 1
+CPU = 1  # kDLCPU
+# Of so many instructions, what differs between the first call and others is next to nothing.
+SURE_INSTRUCTIONS = 4_000_000
+# A kernel is called so often more that it makes up so many instructions.
+MORE_INSTRUCTIONS = 2_000_000
+MOST_CALLS = 20
+NOTHING = "tunebook.board.nothing"
 
 
 @dataclass(frozen=True)
@@ -74,6 +84,7 @@ class AgentOptions:
     advertise: str | None
     work_folder: Path | None
     parent_pid: int | None
+    count_file: int | None
 
 
 def follow_parent(parent_pid: int) -> None:
@@ -388,12 +399,66 @@ def _number(path: Path) -> int | None:
         return None
 
 
-def _prepare_runtime(name: str) -> None:
+class InstructionCounter:
+    """Counts a kernel's instructions, where an emulator keeps count of all that it executes.
+
+    `file` is the descriptor of a page that begins with the count so far, as an unsigned 64-bit
+    number of this process alone (count_instructions.c).
+    """
+
+    def __init__(self, file: int) -> None:
+        self._file = file
+        self._around: dict[int, int] = {}
+        tvm_ffi.register_global_func(NOTHING, lambda *_: None, override=True)
+
+    def count(self, module: Any, name: str, *arguments: Any) -> float:
+        """The instructions of one call of a module's function, after a first one.
+
+        What surrounds calls costs instructions too. Of a large kernel's calls that is taken off;
+        those of a small one are counted twice, once with more of them, and the difference is
+        theirs alone.
+        """
+        gc.disable()  # it would cost whichever call it happens in
+        first = self._spent(module, name, 1, arguments)
+        if first > SURE_INSTRUCTIONS:
+            return (first - self._spent_around(arguments)) / 2
+        # Again: what is done for the first time costs more.
+        few = self._spent(module, name, 1, arguments)
+        more = max(1, min(MOST_CALLS, MORE_INSTRUCTIONS // few))
+        return (self._spent(module, name, 1 + more, arguments) - few) / more
+
+    def _spent_around(self, arguments: Sequence[Any]) -> int:
+        """What surrounds calls with so many arguments, whatever is called."""
+        count = len(arguments)
+        if count not in self._around:
+            _, few, more = (self._spent(None, NOTHING, calls, arguments) for calls in (1, 1, 3))
+            self._around[count] = few - (more - few)
+        return self._around[count]
+
+    def _spent(self, module: Any, name: str, calls: int, arguments: Sequence[Any]) -> int:
+        """The instructions of 1 + calls, and of what surrounds them."""
+        # TVM's loop around a kernel is native code, of a few instructions a call.
+        evaluator = tvm_ffi.get_global_func("runtime.RPCTimeEvaluator")
+        call = evaluator(module, name, CPU, 0, calls, 1, 0, 0, 0, 1, 0, "")
+        with (
+            mmap.mmap(self._file, mmap.PAGESIZE, prot=mmap.PROT_READ) as page,
+            memoryview(page).cast("Q") as counts,
+        ):
+            before = counts[0]
+            call(*arguments)
+            return counts[0] - before
+
+
+def _prepare_runtime(options: AgentOptions) -> None:
     """Load what the compiler-less runtime leaves out, and what clients may ask this board."""
+    name = options.name
     extra = Path(tvm.__file__).parent / "lib" / "libtvm_runtime_extra.so"
     ctypes.CDLL(str(extra), ctypes.RTLD_GLOBAL)
     tvm_ffi.register_global_func("tunebook.board.name", lambda: name, override=True)
     tvm_ffi.register_global_func("tunebook.board.state", lambda: board_state(name), override=True)
+    if options.count_file is not None:
+        count = InstructionCounter(options.count_file).count
+        tvm_ffi.register_global_func("tunebook.board.count_instructions", count, override=True)
 
 
 def _options(arguments: list[str]) -> AgentOptions:
@@ -407,6 +472,7 @@ def _options(arguments: list[str]) -> AgentOptions:
     parser.add_argument("--work-folder", type=Path, help="where the sessions' files go meanwhile")
     parser.add_argument("--agent-id", default=secrets.token_hex(8), help=argparse.SUPPRESS)
     parser.add_argument("--parent-pid", type=int, help=argparse.SUPPRESS)
+    parser.add_argument("--count-file", type=int, help=argparse.SUPPRESS)
     given = parser.parse_args(arguments)
     tracker_host, _, tracker_port = given.tracker.rpartition(":")
     if not tracker_host or not tracker_port.isdigit():
@@ -425,6 +491,7 @@ def _options(arguments: list[str]) -> AgentOptions:
         advertise=given.advertise or (None if listens_everywhere else given.host),
         work_folder=given.work_folder,
         parent_pid=given.parent_pid,
+        count_file=given.count_file,
     )
 
 
@@ -441,7 +508,7 @@ def main(arguments: list[str] | None = None) -> None:
             "keep this address inside a network that you trust",
             options.host,
         )
-    _prepare_runtime(options.name)
+    _prepare_runtime(options)
     BoardAgent(options).serve_forever()
 
 

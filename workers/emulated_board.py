@@ -1,21 +1,26 @@
 """An AArch64 board without hardware: QEMU's user mode runs the board agent as a guest.
 
-It proves code generation, cross-linking, RPC and numbers on true AArch64 code. Its timings rank
-schedules badly and are never served unless asked for by name.
+It proves code generation, cross-linking, RPC and numbers on true AArch64 code. Its wall time ranks
+schedules badly, so where this machine can, it counts the instructions that a kernel executes
+instead. Neither is ever served unless asked for by name.
 """
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
+from tunebook.cache.errors import BoardError
 from tunebook.tuner.trials import BoardAddress
 from tunebook.workers import board_agent
 from tunebook.workers.board_supervisor import AgentCommand, BoardSupervisor, SupervisionLimits
+from tunebook.workers.counting_emulator import COUNT_FILE, counting_emulator
 from tunebook.workers.emulated_sysroot import Sysroot, emulated_sysroot
 from tunebook.workers.tracker import running_tracker
+
+_log = logging.getLogger(__name__)
 
 EMULATED_CLASS = "emulated-aarch64"
 # More would only take turns on the host's.
@@ -44,12 +49,25 @@ def emulated_board(cpu: str = "max", board_class: str = EMULATED_CLASS) -> Itera
 
 
 def guest_agent(sysroot: Sysroot, cpu: str) -> AgentCommand:
-    """How to start a board agent in the guest; the guest reads the agent's file from here."""
+    """How to start a board agent in the guest; the guest reads the agent's file from here.
+
+    It counts instructions where this machine can, and says once why where it cannot.
+    """
     environment = os.environ | {
         "TVM_NUM_THREADS": "1",
         "OPENBLAS_NUM_THREADS": "1",
         "PYTHONUNBUFFERED": "1",
         "PYTHONDONTWRITEBYTECODE": "1",
     }
-    script = Path(board_agent.__file__)
-    return AgentCommand([*sysroot.command(cpu), str(script)], environment)
+    guest_python, script = sysroot.guest_python(cpu), board_agent.__file__
+    try:
+        emulator = counting_emulator(guest_python)
+    except BoardError as error:
+        _log.warning(
+            "the emulated board goes by wall time, which ranks schedules badly, and not by "
+            "instructions executed: %s",
+            error,
+        )
+        return AgentCommand([*sysroot.command(cpu), script], environment)
+    command = [*emulator, *guest_python, script, "--count-file", str(COUNT_FILE)]
+    return AgentCommand(command, environment)

@@ -51,12 +51,16 @@ class Sysroot:
 
         `cpu` is QEMU's name of the emulated core; the guest shares this machine's files.
         """
+        return [qemu_path(), *self.guest_python(cpu)]
+
+    def guest_python(self, cpu: str) -> list[str]:
+        """What follows the emulator in `command`."""
         settings = {
             "PYTHONHOME": str(self.root / "usr"),
             "PYTHONPATH": str(self.root / WHEELS),
         }
         pairs = [word for item in settings.items() for word in ("-E", "=".join(item))]
-        return [qemu_path(), "-cpu", cpu, "-L", str(self.root), *pairs, str(self.python)]
+        return ["-cpu", cpu, "-L", str(self.root), *pairs, str(self.python)]
 
 
 def qemu_path() -> str:

@@ -7,6 +7,7 @@ import numpy as np
 from tunebook.cache.keys import ScheduleKey
 from tunebook.cache.records import Candidate, ErrorClass, Measurement, Record
 from tunebook.tuner.cost_model import CostModel, Sample, sample_of
+from tunebook.tuner.timing import INSTRUCTIONS
 
 KEY = ScheduleKey("matmul", "f32[1] -> f32[1]", "target", "compiler", "0" * 16)
 COLUMNS = 164
@@ -46,20 +47,22 @@ def test_damaged_features_teach_nothing_and_are_named() -> None:
     assert sample_of(_record(Measurement((1.0,), features=b"\0\1", feature_columns=7))) is None
 
 
-def test_real_and_emulated_times_are_never_compared() -> None:
+def test_times_of_different_units_are_never_compared() -> None:
+    """Seconds of real boards, seconds of an emulated one, and instructions."""
     rows = np.zeros((1, COLUMNS), "<f4").tobytes()
-    groups = {
-        sample.group
-        for emulated in (True, False)
-        if (
-            sample := sample_of(
-                _record(
-                    Measurement((1.0,), emulated=emulated, features=rows, feature_columns=COLUMNS)
-                )
-            )
-        )
-    }
-    assert len(groups) == 2
+    measured = [
+        Measurement((1.0,), features=rows, feature_columns=COLUMNS),
+        Measurement((1.0,), emulated=True, features=rows, feature_columns=COLUMNS),
+        Measurement(
+            (1.0,),
+            emulated=True,
+            board_state={"unit": INSTRUCTIONS},
+            features=rows,
+            feature_columns=COLUMNS,
+        ),
+    ]
+    samples = [sample_of(_record(one)) for one in measured]
+    assert len({sample.group for sample in samples if sample}) == 3
 
 
 def test_few_samples_teach_nothing_yet() -> None:

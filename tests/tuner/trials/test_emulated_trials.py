@@ -11,11 +11,13 @@ from tunebook.cache.records import ErrorClass
 from tunebook.tuner.build_pool import BuildPool
 from tunebook.tuner.measuring import Measurer
 from tunebook.tuner.program import Program
+from tunebook.tuner.timing import INSTRUCTIONS
 from tunebook.tuner.trials import BoardAddress, BuildRequest, BuiltLibrary
 
 pytestmark = [pytest.mark.slow, pytest.mark.emulated]
 
 A76 = "llvm -mtriple=aarch64-linux-gnu -mcpu=cortex-a76 -num-cores=1"
+AARCH64_COMPILER = "aarch64-linux-gnu-gcc"
 A72 = A76.replace("a76", "a72")
 FP16 = "llvm -mtriple=aarch64-linux-gnu -mcpu=cortex-a76 -mattr=+fullfp16 -num-cores=1"
 
@@ -71,3 +73,33 @@ def test_an_instruction_that_the_board_has_not_is_a_run_failure_and_the_board_li
         verdict = measurer.verify(library, reference, program)
         assert verdict.error is ErrorClass.RUN
         assert measurer.measure(reference, program).error is None
+
+
+def test_a_time_there_is_the_instructions_of_one_call(
+    arm_board: BoardAddress, kernel: Callable[..., BuiltLibrary], matmul_program: Program
+) -> None:
+    loop = 'long n = 100000; asm volatile("1: subs %0, %0, #1\\n b.ne 1b" : "+r"(n) :: "cc")'
+    library = kernel(loop, compiler=AARCH64_COMPILER)
+    with Measurer(arm_board, num_cores=1) as measurer:
+        measured = measurer.measure(library, matmul_program)
+    assert measured.error is None, measured.error_text
+    if measured.board_state.get("unit") != INSTRUCTIONS:
+        pytest.skip("this machine's emulator counts nothing: apt-get install qemu-user gcc")
+    # One nanosecond each; the kernel's own beginning and end beside its loop.
+    assert measured.seconds == pytest.approx(200e-6, abs=0.1e-6)
+
+
+def test_instructions_are_the_same_from_one_session_to_the_next(
+    arm_board: BoardAddress, build: Callable[..., BuiltLibrary], matmul_program: Program
+) -> None:
+    (candidate,) = candidates_of(matmul_program, A76, count=1)
+    library = build(matmul_program, candidate, A76)
+    seconds = []
+    for _ in range(2):
+        with Measurer(arm_board, num_cores=1) as measurer:
+            measured = measurer.measure(library, matmul_program)
+        assert measured.error is None, measured.error_text
+        if measured.board_state.get("unit") != INSTRUCTIONS:
+            pytest.skip("this machine's emulator counts nothing: apt-get install qemu-user gcc")
+        seconds.append(measured.seconds)
+    assert seconds[0] == pytest.approx(seconds[1], rel=1e-3)
