@@ -67,6 +67,10 @@ class InterchangeFiles:
     def of(cls, folder: Path) -> InterchangeFiles:
         return cls(folder / WORKLOADS, folder / RECORDS)
 
+    @property
+    def both(self) -> tuple[Path, Path]:
+        return self.workloads, self.records
+
 
 def find_files(folder: Path, reader: str) -> InterchangeFiles:
     """The two files of a folder; `reader` names the TVM that is going to read them.
@@ -79,7 +83,7 @@ def find_files(folder: Path, reader: str) -> InterchangeFiles:
         _refuse_log(folder, reader)
         raise InterchangeError(f"{folder} is no folder; give the one that holds {WORKLOADS}")
     files = InterchangeFiles.of(folder)
-    missing = [one.name for one in (files.workloads, files.records) if not one.is_file()]
+    missing = [one.name for one in files.both if not one.is_file()]
     if missing:
         for path in sorted(folder.iterdir()):
             if path.suffix in _LOG_ENDINGS and path.is_file():

@@ -1,0 +1,127 @@
+"""Programs from outside are untrusted code: only what is listed here is ever loaded.
+
+A program's JSON text is a graph of objects of any class that TVM knows, and its calls name any
+function. So the classes, the functions that are called, and the names of attributes each have
+their list: what fused operators consist of before they are scheduled, and nothing that calls out
+of the program, or carries text that a compiler would read (pragmas).
+
+The text is `{"root_index": r, "nodes": [...]}`, a node `{"type": class, "data": ...}`, in which
+other nodes are numbers. Whether the parts fit together is not checked here: loading what passes may
+still end the process, and is done where it may.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from tunebook.cache.errors import UntrustedProgramError
+
+NODE_LIMIT = 200_000
+_TEXT_LIMIT = 1000
+
+_EXPRESSIONS = (
+    "Add Sub Mul Div Mod FloorDiv FloorMod Min Max EQ NE LT LE GT GE And Or Not Select Cast Let "
+    "BitwiseAnd BitwiseOr BitwiseXor BitwiseNot LShift RShift Broadcast Ramp"
+)
+_MATHEMATICS = (
+    "acos acosh asin asinh atan atan2 atanh ceil copysign cos cosh erf exp exp10 exp2 fabs floor "
+    "fma fmod hypot if_then_else isfinite isinf isnan ldexp likely log log10 log1p log2 nearbyint "
+    "nextafter popcount pow q_multiply_shift q_multiply_shift_per_axis reinterpret round rsqrt "
+    "sigmoid sin sinh sqrt tan tanh trunc"
+)
+CLASSES = frozenset(
+    {
+        *("None", "bool", "int", "float", "ffi.String", "ffi.Array", "ffi.Map"),
+        *("ir.IRModule", "ir.GlobalVar", "ir.SourceMap", "ir.DictAttrs", "ir.Call", "ir.Op"),
+        *("ir.Var", "ir.IntImm", "ir.FloatImm", "ir.StringImm", "ir.Range"),
+        *("ir.TensorLoad", "ir.TensorRegion"),
+        *("ir.Type", "ir.PrimType", "ir.PointerType", "ir.StringType", "ir.TupleType"),
+        *("relax.FuncType", "relax.ShapeType", "relax.TensorType", "relax.expr.ShapeExpr"),
+        *(f"prim.{name}" for name in _EXPRESSIONS.split()),
+        *("s_tir.SBlock", "s_tir.SBlockRealize", "s_tir.MatchBufferRegion"),
+        *("tirx.PrimFunc", "tirx.BufferType", "tirx.BufferRegionType", "tirx.BufferStore"),
+        *("tirx.For", "tirx.IterVar", "tirx.SeqStmt", "tirx.Evaluate", "tirx.IfThenElse"),
+        *("tirx.While", "tirx.Bind", "tirx.AllocBuffer", "tirx.DeclBuffer"),
+    }
+)
+FUNCTIONS = frozenset(
+    {
+        *(f"prim.{name}" for name in ("ceil", "clz", "if_then_else", "likely", "log2")),
+        *(f"tirx.{name}" for name in _MATHEMATICS.split()),
+    }
+)
+ATTRIBUTES = frozenset(
+    {
+        "main",
+        "global_symbol",
+        "tirx.noalias",
+        "s_tir",
+        "op_pattern",
+        "axis",
+        "schedule_rule",
+        "layout_free_buffers",
+        "layout_free_placeholders",
+    }
+)
+_PRAGMA = "pragma_"
+
+
+def checked_program(text: str) -> str:
+    """The program's JSON text, written anew from what was checked: another reader might see
+    something else in the first, of a name that stands there twice for example.
+
+    Raises UntrustedProgramError, naming the part, for one that holds anything outside the lists, is
+    malformed, or is too large; never any other error.
+    """
+    try:
+        parsed = json.loads(text)
+        nodes = parsed["nodes"]
+        root = parsed["root_index"]
+        if not isinstance(nodes, list) or not all(isinstance(node, dict) for node in nodes):
+            raise TypeError
+    except (ValueError, TypeError, KeyError, RecursionError):
+        raise _refused("it is not JSON of a program") from None
+    if len(nodes) > NODE_LIMIT:
+        raise _refused(f"{len(nodes)} parts, more than {NODE_LIMIT}")
+    for node in nodes:
+        _check(node, nodes)
+    return json.dumps({"root_index": root, "nodes": nodes})
+
+
+def _check(node: dict[str, Any], nodes: list[dict[str, Any]]) -> None:
+    kind, data = node.get("type"), node.get("data")
+    if not isinstance(kind, str) or kind not in CLASSES:
+        raise _refused(f"it holds {_shown(kind)}, which is not on the list")
+    if kind == "ir.Op" and (not isinstance(data, str) or data not in FUNCTIONS):
+        raise _refused(f"it calls {_shown(data)}, which is not on the list")
+    if kind == "ffi.String":
+        _check_text(data)
+    if kind == "ffi.Map":
+        for name in data[::2] if isinstance(data, list) else [data]:
+            _check_attribute(name, nodes)
+
+
+def _check_text(data: Any) -> None:
+    if not isinstance(data, str) or len(data) > _TEXT_LIMIT or _PRAGMA in data:
+        raise _refused(f"it holds the text {_shown(data)}")
+
+
+def _check_attribute(index: Any, nodes: list[dict[str, Any]]) -> None:
+    """The names in a map are attributes; that of a module's functions has variables instead."""
+    node = nodes[index] if type(index) is int and 0 <= index < len(nodes) else {}
+    name = node.get("data")
+    if node.get("type") == "ir.GlobalVar":
+        return
+    if node.get("type") != "ffi.String" or not isinstance(name, str) or name not in ATTRIBUTES:
+        raise _refused(f"it has the attribute {_shown(name)}, which is not on the list")
+
+
+def _refused(what: str) -> UntrustedProgramError:
+    return UntrustedProgramError(f"the program is refused: {what}")
+
+
+def _shown(value: Any) -> str:
+    """A value from outside, short enough for a line and without control characters."""
+    text = repr(value)
+    return text if len(text) <= 100 else text[:100] + "..."

@@ -1,0 +1,131 @@
+"""`tunebook import`: records out of MetaSchedule's database files into the cache."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from pydantic import BaseModel
+from rich.table import Table
+
+from tunebook.cache.errors import ExitCode
+from tunebook.service.file_progress_bar import FileProgressBar
+from tunebook.service.options import AsJson, DatabaseUrl, open_store
+from tunebook.service.output import print_json, print_table, print_text
+
+if TYPE_CHECKING:
+    from tunebook.tuner.metaschedule_import import ImportReport
+
+ImportFolder = Annotated[
+    Path,
+    typer.Argument(
+        metavar="DIR",
+        help="A folder with database_workload.json and database_tuning_record.json: the work_dir "
+        "of a MetaSchedule run, or what `tunebook export` wrote.",
+    ),
+]
+ImportTarget = Annotated[
+    str | None,
+    typer.Option(
+        "--target",
+        help="Import what was tuned for this target only; what names no target, or no number of "
+        "cores, is taken to be for it.",
+    ),
+]
+
+
+class SkippedDocument(BaseModel):
+    """Lines that were left out for one reason; `lines` are the numbers of the first few, `detail`
+    says what was wrong with the first."""
+
+    file: str
+    reason: str
+    count: int
+    lines: list[int]
+    detail: str
+
+
+class ImportDocument(BaseModel):
+    """An import as machines read it; `records` counts those that can be used, stored before or
+    not."""
+
+    compiler: str
+    targets: list[str]
+    workloads: int
+    records: int
+    new_records: int
+    failures: int
+    replayed: int
+    skipped: list[SkippedDocument]
+
+
+def import_database(
+    folder: ImportFolder,
+    target: ImportTarget = None,
+    db: DatabaseUrl = None,
+    as_json: AsJson = False,
+) -> int:
+    """Import the records of a MetaSchedule run; they are served once they were measured here."""
+    # Only here: `tunebook --help` should not wait for TVM.
+    from tunebook.tuner import metaschedule_import
+    from tunebook.tuner.llvm_targets import resolve_target
+
+    wanted = None if target is None else resolve_target(target)
+    with open_store(db) as store, FileProgressBar(quiet=as_json) as bar:
+        report = metaschedule_import.import_database(folder, store, target=wanted, tell=bar.show)
+    if as_json:
+        print_json(_document(report))
+    else:
+        _print(report)
+    # A folder out of which nothing could be used is no success, however orderly it was refused.
+    return ExitCode.OK if report.records or not report.skipped else ExitCode.FAILURE
+
+
+def _document(report: ImportReport) -> ImportDocument:
+    return ImportDocument(
+        compiler=report.compiler,
+        targets=list(report.targets),
+        workloads=report.workloads,
+        records=report.records,
+        new_records=report.new_records,
+        failures=report.failures,
+        replayed=report.replayed,
+        skipped=[
+            SkippedDocument(
+                file=one.file,
+                reason=one.reason.value,
+                count=one.count,
+                lines=list(one.lines),
+                detail=one.detail,
+            )
+            for one in report.skipped
+        ],
+    )
+
+
+def _print(report: ImportReport) -> None:
+    known = report.records - report.new_records
+    print_text(
+        f"{report.records} records of {report.workloads} workloads ({report.failures} of them "
+        f"failures): {report.new_records} are new, {known} were stored already; "
+        f"{report.replayed} traces were replayed."
+    )
+    for target in report.targets:
+        print_text(f"  {target}")
+    if report.skipped:
+        table = Table()
+        table.add_column("left out", justify="right", no_wrap=True)
+        table.add_column("why", overflow="fold")
+        table.add_column("lines", overflow="fold")
+        table.add_column("the first of them", overflow="fold")
+        for one in report.skipped:
+            more = ", ..." if one.count > len(one.lines) else ""
+            lines = f"{one.file}: {', '.join(map(str, one.lines))}{more}"
+            table.add_row(str(one.count), one.reason.value, lines, one.detail)
+        print_table(table)
+    if report.new_records:
+        print_text(
+            "None of them is served before it was measured here: run `tunebook migrate MODEL "
+            "--target T`."
+        )
