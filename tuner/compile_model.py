@@ -28,8 +28,10 @@ from tunebook.tuner.llvm_targets import resolve_target, tvm_target
 from tunebook.tuner.manifest import Manifest, ManifestTask, ManifestTensor
 from tunebook.tuner.one_line import one_line
 from tunebook.tuner.prepare import Choices, PreparedModule, prepare
-from tunebook.tuner.schedules_database import AskedTasks, ReplayError, SchedulesDatabase
+from tunebook.tuner.replayed_records import ReplayError
+from tunebook.tuner.schedules_database import AskedTasks, SchedulesDatabase
 from tunebook.tuner.split import split_model
+from tunebook.tuner.stored_choices import ModelSource, stored_choices
 from tunebook.tuner.tvm_compat import load_cpu_intrinsics
 
 OnMiss = Literal["error", "warn"]
@@ -39,7 +41,7 @@ class BuildError(TunebookError):
     """TVM could not compile the model, or compiled another one than was split."""
 
 
-class ScheduleSource(Protocol):
+class ScheduleSource(ModelSource, Protocol):
     """Where schedules come from: a `Store`, or whatever answers as it does."""
 
     def lookup(
@@ -81,15 +83,16 @@ def compile_model(
 
     With `on_miss="error"` a single miss refuses the build before anything is compiled
     (ScheduleMissError with all of them); with `"warn"` what missed is built untuned and listed in
-    `misses`. Raises ModelError, TargetError, ReplayError for a stored schedule that does not
-    replay, UntrustedTraceError, and BuildError.
+    `misses`. Without `choices` the build repeats those that the model was tuned with. Raises
+    ModelError, TargetError, ReplayError for a stored schedule that does not replay,
+    UntrustedTraceError, and BuildError.
     """
     if on_miss not in ("error", "warn"):
         raise UsageError(f"on_miss is 'error' or 'warn', not {on_miss!r}")
     imported = _imported(model, shapes)
     resolved = resolve_target(target) if isinstance(target, str) else target
     library = _library_path(output)
-    prepared = prepare(imported, resolved, choices)
+    prepared = prepare(imported, resolved, choices or stored_choices(cache, imported, resolved))
     split = split_model(prepared)
     keys = [task.workload.key.on(split.target) for task in split.tasks]
     answer = cache.lookup(keys, accept_emulated=accept_emulated, hints=split.hints)

@@ -8,7 +8,14 @@ from typing import Any
 import tvm
 from tvm import sym, tirx
 
-from tunebook.tuner.tir_walk import buffer_identity, children, kind, loads_in, post_order
+from tunebook.tuner.tir_walk import (
+    buffer_identity,
+    children,
+    is_if_then_else,
+    kind,
+    loads_in,
+    post_order,
+)
 
 Range = tuple[int, int]  # half-open
 Ranges = dict[int, Range]  # by position of the parameter
@@ -118,8 +125,7 @@ def _values_of(value: Any) -> list[Any]:
         return [value.true_value, value.false_value]
     if isinstance(value, tvm.ir.Call):
         # A condition is compared, not used as the index.
-        is_select = str(getattr(value.op, "name", "")).endswith("if_then_else")
-        return list(value.args)[1:] if is_select else list(value.args)
+        return list(value.args)[1:] if is_if_then_else(value) else list(value.args)
     return list(children(value))
 
 

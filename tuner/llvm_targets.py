@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import platform
 from functools import cache
@@ -69,6 +70,15 @@ def tvm_target(target: Target | str) -> TvmTarget:
         fields["model"] = target.model
     fields.update((name, _option_value(name, text)) for name, text in target.options)
     return TvmTarget(fields)
+
+
+def target_features(target: Target | str) -> str:
+    """A hash of the features that LLVM switches on for a target, 16 hex digits.
+
+    Targets of the same triple, options and cores with the same hash allow the same instructions.
+    """
+    features = sorted(map(str, codegen.llvm_get_cpu_features(tvm_target(target))))
+    return hashlib.sha256(" ".join(features).encode()).hexdigest()[:16]
 
 
 def runs_here(target: Target | str) -> bool:

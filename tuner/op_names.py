@@ -1,74 +1,99 @@
-"""The names of fused operators, free of the numbers that TVM gives them in one module.
+"""The names and attributes of fused operators, free of the numbers that TVM gives them.
 
 TVM numbers the functions of a module (`relu`, `relu1`, ... `relu6`), so that the seventh relu is
-spelt like the operator relu6. Which is meant cannot be read off the name; it is noted where each
-function is made, while LegalizeOps turns operators into functions.
+spelt like the operator relu6, and two operators that do the same become one function, which is
+named after whichever came first. So the name that a function was asked for is noted where it is
+made, while LegalizeOps turns operators into functions.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
 import tvm
 from tvm import relax, topi
 
+from tunebook.tuner.op_attributes import attributes_of
+from tunebook.tuner.tvm_compat import added_functions
+
 _SEPARATOR = "+"
 # How TVM marks functions that it wrote in TIR or TE; it says nothing about the operator.
 _PREFIXES = ("tir_", "te_")
+
+
+@dataclass(frozen=True, order=True)
+class Operators:
+    """The operators of a function in order: their names joined (`conv2d+add+relu`), and their
+    attributes as canonical JSON (`{"conv2d.strides": [2, 2]}`)."""
+
+    names: str
+    attributes: str
 
 
 class OpNameRecorder:
     """Notes which operator each function was made for, while LegalizeOps runs."""
 
     def __init__(self) -> None:
-        self._operators: dict[str, str] = {}  # function -> the operator it was first made for
+        self._made: dict[str, set[tuple[str, str]]] = {}
 
     def legalizers(self) -> dict[str, Any]:
         """TVM's own legalization of every operator, each noting what it makes."""
-        return {name: self._noting(name, legalize) for name, legalize in _legalizations()}
+        return {name: self._noting(legalize) for name, legalize in _legalizations()}
 
-    def name_of(self, function: str) -> str:
-        """The operator behind a function of the legalized module, without its number."""
-        return operator_name(function, self._operators.get(function))
+    def operator_of(self, function: str) -> tuple[str, str]:
+        """The operator behind a function of the legalized module and its attributes as JSON text.
 
-    def _noting(self, operator: str, legalize: Any) -> Any:
+        Of several that made the same function it is the first by name, whichever came first.
+        """
+        made = self._made.get(function)
+        return min(made) if made else (known_operator(function), "{}")
+
+    def _noting(self, legalize: Any) -> Any:
         def legalize_and_note(builder: Any, call: Any) -> Any:
-            result = legalize(builder, call)
-            for function in _called_functions(result):
-                self._operators.setdefault(function, operator)
-            return result
+            attributes = json.dumps(attributes_of(call), sort_keys=True)
+
+            def note(function: str, asked_for: str) -> None:
+                operator = _without_prefix(asked_for), attributes
+                self._made.setdefault(function, set()).add(operator)
+
+            with added_functions(note):
+                return legalize(builder, call)
 
         return legalize_and_note
 
 
-def operator_name(function: str, operator: str | None = None) -> str:
-    """The operator's name in the name of a function made for it.
-
-    `operator` is Relax's name (`relax.nn.relu`) where it is known; without it the digits at the end
-    stay only where a known operator is spelt with them.
-    """
+def known_operator(function: str) -> str:
+    """The operator in the name of a function that the front end wrote: the digits at its end stay
+    only where a known operator is spelt with them."""
     candidates = list(_without_numbers(function))
-    short = operator.rpartition(".")[2] if operator else None
-    if short in candidates:
-        return str(short)
-    if operator is None:
-        candidates = [one for one in candidates if one in _known_names()] or candidates[-1:]
-        return _without_prefix(candidates[0])
-    return _without_prefix(candidates[-1])
+    known = [one for one in candidates if one in known_names()]
+    return _without_prefix((known or candidates[-1:])[0])
 
 
-def fused_names(module: Any, recorder: OpNameRecorder) -> dict[str, str]:
-    """The op text (`conv2d+add+relu`) of each function after FuseOps and before FuseTIR."""
-    names = {}
+def fused_operators(module: Any, recorder: OpNameRecorder) -> dict[str, Operators]:
+    """The operators of each function after FuseOps and before FuseTIR, by the function's name."""
+    found = {}
     for variable, function in module.functions.items():
+        name = variable.name_hint
         if isinstance(function, tvm.tirx.PrimFunc):
-            names[variable.name_hint] = recorder.name_of(variable.name_hint)
+            found[name] = _joined([recorder.operator_of(name)])
         elif function.attrs and "Primitive" in function.attrs:
-            called = [recorder.name_of(one) for one in _called_in_order(function)]
-            names[variable.name_hint] = _SEPARATOR.join(called)
-    return names
+            found[name] = _joined(list(map(recorder.operator_of, _called_in_order(function))))
+    return found
+
+
+def _joined(operators: list[tuple[str, str]]) -> Operators:
+    names = [name for name, _ in operators]
+    attributes = {}
+    for position, (name, text) in enumerate(operators):
+        number = names[: position + 1].count(name)
+        prefix = name if number == 1 else f"{name}#{number}"
+        attributes.update({f"{prefix}.{field}": value for field, value in json.loads(text).items()})
+    return Operators(_SEPARATOR.join(names), json.dumps(attributes, sort_keys=True))
 
 
 def _legalizations() -> Iterator[tuple[str, Any]]:
@@ -80,25 +105,15 @@ def _legalizations() -> Iterator[tuple[str, Any]]:
                 yield name, legalize
 
 
-def _called_functions(expression: Any) -> list[str]:
-    called: list[str] = []
-
-    def visit(node: Any) -> None:
-        if isinstance(node, relax.Call) and node.args:
-            callee = node.args[0]
-            if isinstance(callee, tvm.ir.GlobalVar):
-                called.append(callee.name_hint)
-
-    relax.analysis.post_order_visit(expression, visit)
-    return called
-
-
 def _called_in_order(function: Any) -> list[str]:
-    called = []
-    for block in function.body.blocks:
-        for binding in block.bindings:
-            called.extend(_called_functions(binding.value))
-    return called
+    return [
+        binding.value.args[0].name_hint
+        for block in function.body.blocks
+        for binding in block.bindings
+        if isinstance(binding.value, relax.Call)
+        and binding.value.args
+        and isinstance(binding.value.args[0], tvm.ir.GlobalVar)
+    ]
 
 
 def _without_numbers(function: str) -> Iterator[str]:
@@ -117,7 +132,7 @@ def _without_prefix(name: str) -> str:
 
 
 @cache
-def _known_names() -> frozenset[str]:
+def known_names() -> frozenset[str]:
     relax_names = (name.rpartition(".")[2] for name in tvm.ir.Op.list_op_names())
     topi_names = (name for name in _names_in(topi) if callable(getattr(topi, name)))
     topi_nn_names = (name for name in _names_in(topi.nn) if callable(getattr(topi.nn, name)))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import tvm
@@ -60,27 +60,28 @@ def describe(workload: Workload) -> Program:
     )
 
 
-def buffers_of(module: Any) -> tuple[BufferSpec, ...]:
-    """The arguments of a normalised module's function, in order.
+def arguments_of(module: Any) -> tuple[BufferSpec, ...]:
+    """The arguments of a normalised module's function, in order, without the ranges of indices.
 
     Raises ModelError for a shape that is not fixed.
     """
     function = module[_ENTRY]
     written = _written_parameters(function)
-    ranges = index_ranges(function)
-    specs = []
-    for position, parameter in enumerate(function.params):
-        low, high = ranges.get(position, (None, None))
-        specs.append(
-            BufferSpec(
-                dtype=str(parameter.dtype),
-                shape=_fixed_shape(parameter),
-                output=position in written,
-                low=low,
-                high=high,
-            )
-        )
-    return tuple(specs)
+    return tuple(
+        BufferSpec(str(parameter.dtype), _fixed_shape(parameter), output=position in written)
+        for position, parameter in enumerate(function.params)
+    )
+
+
+def buffers_of(module: Any) -> tuple[BufferSpec, ...]:
+    """The arguments with the ranges of those that are indices. Raises ModelError."""
+    ranges = index_ranges(module[_ENTRY])
+    return tuple(
+        replace(argument, low=ranges[position][0], high=ranges[position][1])
+        if position in ranges
+        else argument
+        for position, argument in enumerate(arguments_of(module))
+    )
 
 
 def flops_of(module: Any) -> float:

@@ -2,32 +2,31 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import dataclass, field
 from typing import Any
 
 import tvm
-from tvm.s_tir.meta_schedule.relax_integration import extract_tasks
+import tvm_ffi
+from tvm import relax
+from tvm.s_tir.meta_schedule.tune_context import _normalize_mod
 
 from tunebook.cache.buffers import buffers_text
 from tunebook.cache.keys import WorkloadKey
 from tunebook.cache.records import Model, Task, Workload
 from tunebook.tuner.compiler import compiler_text
 from tunebook.tuner.hashing import module_hash
-from tunebook.tuner.llvm_targets import tvm_target
+from tunebook.tuner.likeness import likeness_of
+from tunebook.tuner.llvm_targets import target_features
+from tunebook.tuner.op_names import Operators
 from tunebook.tuner.prepare import PreparedModule
-from tunebook.tuner.program import buffers_of, flops_of
+from tunebook.tuner.program import arguments_of, flops_of
 
 
 def split(prepared: PreparedModule) -> tuple[Task, ...]:
     """The tasks of a prepared model, in the order of their keys."""
-    target = tvm_target(prepared.target)
-    weights: dict[WorkloadKey, int] = {}
-    workloads: dict[WorkloadKey, Workload] = {}
-    for extracted in extract_tasks(prepared.module, target):
-        # Dispatched modules are normalised; the function itself hashes otherwise in each model.
-        workload = _workload(extracted.dispatched[0], prepared.op_names[extracted.task_name])
-        workloads[workload.key] = workload
-        weights[workload.key] = weights.get(workload.key, 0) + int(extracted.weight)
-    return tuple(Task(workloads[key], weights[key]) for key in sorted(weights))
+    tasks = [Task(_workload(one), one.weight) for one in _programs(prepared)]
+    return tuple(sorted(tasks, key=lambda task: task.workload.key))
 
 
 def split_model(prepared: PreparedModule) -> Model:
@@ -39,14 +38,64 @@ def split_model(prepared: PreparedModule) -> Model:
         compiler=compiler_text(),
         choices=str(prepared.choices),
         tasks=split(prepared),
+        target_features=target_features(prepared.target),
     )
 
 
-def _workload(module: Any, op: str) -> Workload:
+def normalized(function: Any) -> Any:
+    """A function as the module that MetaSchedule makes of it, `main` its only function: by itself
+    it hashes otherwise in each model."""
+    return _normalize_mod(function)
+
+
+@dataclass
+class _Program:
+    """A normalised module, the operators of the functions that became it, and their calls."""
+
+    module: Any
+    hash: str
+    operators: set[Operators] = field(default_factory=set)
+    weight: int = 0
+
+
+def _programs(prepared: PreparedModule) -> list[_Program]:
+    """What MetaSchedule's extract_tasks gives, and which functions each task stands for: it names
+    the one that is called first, and the order of a model's nodes must not make a key."""
+    by_function: dict[str, _Program] = {}
+    by_hash: dict[str, _Program] = {}
+    for variable in _called(prepared.module):
+        name = variable.name_hint
+        if name not in by_function:
+            module = normalized(prepared.module[variable])
+            program = _Program(module, module_hash(module))
+            by_function[name] = by_hash.setdefault(program.hash, program)
+            by_function[name].operators.add(prepared.operators[name])
+        by_function[name].weight += 1
+    return list(by_hash.values())
+
+
+def _called(module: Any) -> Iterator[Any]:
+    """The functions of a module that it calls, once for each call."""
+    call_tir = tvm.ir.Op.get("relax.call_tir")
+    for function in module.functions.values():
+        if isinstance(function, relax.Function):
+            calls: list[Any] = []
+            tvm_ffi.structural_walk(function.body, (relax.Call, calls.append))
+            yield from (call.args[0] for call in calls if call.op.same_as(call_tir))
+
+
+def _workload(program: _Program) -> Workload:
+    # Of operators that come to the same program, always the first by name.
+    operators = min(program.operators)
     key = WorkloadKey(
-        op=op,
-        buffers=buffers_text(buffers_of(module)),
+        op=operators.names,
+        buffers=buffers_text(arguments_of(program.module)),
         compiler=compiler_text(),
-        hash=module_hash(module),
+        hash=program.hash,
     )
-    return Workload(key, tvm.ir.save_json(module), flops_of(module))
+    return Workload(
+        key,
+        tvm.ir.save_json(program.module),
+        flops_of(program.module),
+        likeness_of(program.module, operators.attributes),
+    )

@@ -15,7 +15,7 @@ _SKIPPED = {"span", "ty", "reads", "writes", "annotations"}
 
 def children(node: Any) -> Iterator[Any]:
     """The statements and expressions directly below a node."""
-    for name in _fields(node.__class__):
+    for name in _followed(node.__class__):
         value = getattr(node, name)
         for one in value if isinstance(value, tvm_ffi.Array) else (value,):
             if isinstance(one, tvm_ffi.Object) and not isinstance(one, tvm_ffi.Map):
@@ -34,6 +34,11 @@ def kind(node: Any) -> str:
     return type(node).__name__
 
 
+def is_if_then_else(call: Any) -> bool:
+    """Whether a call selects one of its last two arguments by its first."""
+    return str(getattr(call.op, "name", "")).endswith("if_then_else")
+
+
 def buffer_identity(variable: Any) -> int:
     """Tells buffers apart: they are variables, and comparing those builds an expression."""
     return hash(variable)
@@ -50,10 +55,16 @@ def stores_in(node: Any) -> list[Any]:
 
 
 @cache
-def _fields(node_type: type) -> tuple[str, ...]:
+def field_names(node_type: type) -> tuple[str, ...]:
+    """The fields of a class of TVM's objects, inherited ones last."""
     info = getattr(node_type, "__tvm_ffi_type_info__", None)
     names: list[str] = []
     while info is not None:
-        names += [field.name for field in info.fields if field.name not in _SKIPPED]
+        names += [field.name for field in info.fields]
         info = info.parent_type_info
     return tuple(names)
+
+
+@cache
+def _followed(node_type: type) -> tuple[str, ...]:
+    return tuple(name for name in field_names(node_type) if name not in _SKIPPED)

@@ -7,6 +7,7 @@ crash.
 from __future__ import annotations
 
 import contextlib
+import functools
 import gc
 import importlib.machinery
 import io
@@ -17,6 +18,7 @@ import threading
 import types
 import warnings
 from collections.abc import Callable, Iterator
+from contextvars import ContextVar
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
@@ -50,6 +52,9 @@ _CPU_INTRINSICS = ("dot_product_common", "x86", "arm_cpu")
 _INTRINSICS_PACKAGE = "tvm.s_tir.tensor_intrin"
 BIG_CORES = 1  # of runtime.config_threadpool: the fastest cores
 _load_lock = threading.Lock()
+_added_function_listener: ContextVar[Callable[[str, str], None] | None] = ContextVar(
+    "_added_function_listener", default=None
+)
 # Two threads that took turns would restore what the other had put there.
 _stderr_lock = threading.RLock()
 
@@ -221,6 +226,39 @@ def keep_narrow_matmuls(module: Any) -> Any:
         for variable, function in module.functions.items()
     }
     return relax.transform.DeadCodeElimination()(tvm.IRModule(functions, attrs=module.attrs))
+
+
+@contextlib.contextmanager
+def added_functions(listener: Callable[[str, str], None]) -> Iterator[None]:
+    """Tells the listener of each function that Python adds to a module meanwhile: which name it
+    got, and which was asked for.
+
+    TVM numbers functions of one name, and hands out an equal function in place of a new one,
+    whatever its name; nothing tells afterwards what was asked for. Can go when functions carry the
+    operator that they were made for (0.27's do not).
+    """
+    _listen_to_added_functions()
+    token = _added_function_listener.set(listener)
+    try:
+        yield
+    finally:
+        _added_function_listener.reset(token)
+
+
+@functools.cache
+def _listen_to_added_functions() -> None:
+    from tvm import relax
+
+    add_func = relax.BlockBuilder.add_func
+
+    def add_and_tell(builder: Any, function: Any, name: str) -> Any:
+        variable = add_func(builder, function, name)
+        listener = _added_function_listener.get()
+        if listener is not None:
+            listener(variable.name_hint, name)
+        return variable
+
+    relax.BlockBuilder.add_func = add_and_tell
 
 
 def size_thread_pool(threads: int) -> None:

@@ -92,6 +92,96 @@ def convolution_in_a_function() -> Any:
     return model
 
 
+def residual(adds: int = 1, *, stride: int = 1) -> Any:
+    """A convolution, so many additions of other inputs, and a relu: one program."""
+    extent = 9 // stride + 1
+    nodes = [
+        helper.make_node("Conv", ["x", "w"], ["s0"], pads=[1, 1, 1, 1], strides=[stride] * 2),
+        *(helper.make_node("Add", [f"s{i}", f"r{i}"], [f"s{i + 1}"]) for i in range(adds)),
+        helper.make_node("Relu", [f"s{adds}"], ["y"]),
+    ]
+    inputs = {"x": (TensorProto.FLOAT, [1, 4, 10, 10])}
+    for i in range(adds):
+        inputs[f"r{i}"] = (TensorProto.FLOAT, [1, 8, extent, extent])
+    return model_of(nodes, inputs, {"y": TensorProto.FLOAT}, {"w": random(8, 4, 3, 3)})
+
+
+def scaled(factor: float = 2.0) -> Any:
+    """A relu and a multiplication by a number that training moves."""
+    return model_of(
+        [
+            helper.make_node("Relu", ["x"], ["r"]),
+            helper.make_node("Mul", ["r", "factor"], ["y"]),
+        ],
+        {"x": (TensorProto.FLOAT, [4, 6])},
+        {"y": TensorProto.FLOAT},
+        {"factor": np.float32(factor)},
+    )
+
+
+def dequantised(zero: int = 3) -> Any:
+    """Bytes made floats again: the zero point is an integer in the program."""
+    return model_of(
+        [helper.make_node("DequantizeLinear", ["x", "scale", "zero"], ["y"])],
+        {"x": (TensorProto.UINT8, [4, 6])},
+        {"y": TensorProto.FLOAT},
+        {"scale": np.float32(0.5), "zero": np.uint8(zero)},
+    )
+
+
+def cast_twice() -> Any:
+    """A relu, made half precision and back: one program with one operator twice."""
+    return model_of(
+        [
+            helper.make_node("Relu", ["x"], ["r"]),
+            helper.make_node("Cast", ["r"], ["h"], to=TensorProto.FLOAT16),
+            helper.make_node("Cast", ["h"], ["y"], to=TensorProto.FLOAT),
+        ],
+        {"x": (TensorProto.FLOAT, [4, 6])},
+        {"y": TensorProto.FLOAT},
+    )
+
+
+def branches(order: Sequence[int] | None = None, *, prefix: str = "") -> Any:
+    """Branches that know nothing of each other, in any order and under any names."""
+    one_of_each = [
+        ("Conv", ["x", "w"], {"strides": [1, 1]}),
+        ("Conv", ["x", "w"], {"strides": [2, 2]}),
+        ("Relu", ["a"], {}),
+        ("Relu", ["a"], {}),
+        ("Unsqueeze", ["a", "first"], {}),
+        ("Reshape", ["a", "shape"], {}),
+        ("Flatten", ["a"], {}),
+        ("Relu", ["x"], {}),
+    ]
+    numbers = range(len(one_of_each)) if order is None else order
+    names = {"x": f"{prefix}x", "a": f"{prefix}a"}
+    nodes = [
+        helper.make_node(
+            operator,
+            [names.get(name, name) for name in inputs],
+            [f"{prefix}y{number}"],
+            name=f"{prefix}n{number}",
+            **attributes,
+        )
+        for number in numbers
+        for operator, inputs, attributes in [one_of_each[number]]
+    ]
+    return model_of(
+        nodes,
+        {
+            names["x"]: (TensorProto.FLOAT, [1, 4, 12, 12]),
+            names["a"]: (TensorProto.FLOAT, [5, 6]),
+        },
+        {node.output[0]: TensorProto.FLOAT for node in nodes},
+        {
+            "w": random(8, 4, 3, 3),
+            "first": np.array([0]),
+            "shape": np.array([1, 5, 6]),
+        },
+    )
+
+
 def many_relus(count: int = 8) -> Any:
     """Relus of different shapes: TVM names the seventh of them relu6."""
     nodes = [helper.make_node("Relu", [f"x{i}"], [f"y{i}"]) for i in range(count)]

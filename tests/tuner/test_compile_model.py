@@ -34,7 +34,7 @@ from tunebook.tuner.imported_model import ImportedModel
 from tunebook.tuner.llvm_targets import resolve_target
 from tunebook.tuner.manifest import Manifest
 from tunebook.tuner.prepare import PreparedModule, prepare
-from tunebook.tuner.schedules_database import ReplayError
+from tunebook.tuner.replayed_records import ReplayError
 from tunebook.tuner.split import split, split_model
 
 Read = Callable[..., ImportedModel]
@@ -64,7 +64,10 @@ class OneForAll:
     def __init__(self, op: str, trace: str, module_hash: str = "") -> None:
         self._op, self._trace, self._module_hash = op, trace, module_hash
 
-    def lookup(self, keys: list[ScheduleKey], *, accept_emulated: bool = False) -> LookupAnswer:
+    def find_model(self, *_: str) -> None:
+        return None
+
+    def lookup(self, keys: list[ScheduleKey], **_: Any) -> LookupAnswer:
         hits = {}
         for key in keys:
             plain = Schedule(key, 7, json.dumps([[], []]), key.workload_hash, 1e-3, False)

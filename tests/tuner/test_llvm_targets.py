@@ -10,7 +10,7 @@ import pytest
 from tunebook.cache.errors import TargetError
 from tunebook.cache.targets import ARCHITECTURES, Target
 from tunebook.tuner.linking import linker_for
-from tunebook.tuner.llvm_targets import resolve_target, runs_here, tvm_target
+from tunebook.tuner.llvm_targets import resolve_target, runs_here, target_features, tvm_target
 
 A76 = "llvm -mtriple=aarch64-linux-gnu -mcpu=cortex-a76 -num-cores=4"
 
@@ -117,3 +117,19 @@ def test_the_cpu_decides_what_tvm_may_tensorise_for() -> None:
     without = dict(tvm_target(A76.replace("a76", "a72")).export())
     assert with_dot_product["feature.has_dotprod"]
     assert not without["feature.has_dotprod"]
+
+
+@pytest.mark.parametrize(
+    ("other", "same"),
+    [
+        # What the processor has by itself.
+        (A76.replace(" -num", " -mattr=+dotprod -num"), True),
+        (A76.replace(" -num", " -mattr=+dotprod,+neon -num"), True),
+        (A76.replace(" -num", " -mattr=+sve -num"), False),
+        (A76.replace(" -num", " -mattr=-dotprod -num"), False),
+        (A76.replace("a76", "a72"), False),
+    ],
+)
+def test_two_texts_have_the_features_that_llvm_switches_on_for_them(other: str, same: bool) -> None:
+    assert len(target_features(A76)) == 16
+    assert (target_features(other) == target_features(A76)) == same

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -21,7 +21,7 @@ from tunebook.cache.targets import Target
 from tunebook.tuner.compiler import compiler_text
 from tunebook.tuner.hashing import module_hash
 from tunebook.tuner.imported_model import ImportedModel
-from tunebook.tuner.llvm_targets import resolve_target, tvm_target
+from tunebook.tuner.llvm_targets import resolve_target, target_features, tvm_target
 from tunebook.tuner.prepare import PreparedModule, prepare
 from tunebook.tuner.program import BufferSpec
 from tunebook.tuner.split import split, split_model
@@ -83,6 +83,22 @@ def test_one_model_imported_in_two_processes_has_the_same_keys(published: dict[s
     ]
     assert len(printed[0].splitlines()) == published["rnet"].tasks
     assert printed[0] == printed[1]
+
+
+@pytest.mark.parametrize(
+    "order",
+    [range(8)[::-1], [3, 0, 5, 2, 7, 4, 1, 6], [6, 4, 1, 7, 2, 0, 3, 5]],
+    ids=["backwards", "shuffled", "shuffled otherwise"],
+)
+def test_keys_and_likeness_depend_on_no_name_and_no_order_of_nodes(
+    order: Sequence[int], read: Read, host: Target
+) -> None:
+    plain = split(prepare(read("branches"), host))
+    other = split(prepare(read("branches", order=order, prefix="other_"), host))
+    assert keys_of(other) == keys_of(plain)
+    assert [one.weight for one in other] == [one.weight for one in plain]
+    likenesses = [[task.workload.likeness for task in tasks] for tasks in (plain, other)]
+    assert likenesses[0] == likenesses[1]
 
 
 def test_two_convolutions_alike_but_for_stride_have_two_keys(read: Read, host: Target) -> None:
@@ -163,6 +179,7 @@ def test_a_split_model_says_what_it_was_split_from(read: Read, host: Target) -> 
     assert model.target == str(host)
     assert model.compiler == compiler_text()
     assert model.choices == ""
+    assert model.target_features == target_features(host)
     assert {key.buffers.split("[")[0] for key in keys_of(model.tasks)} == {"f16"}
 
 

@@ -1,0 +1,95 @@
+"""What a program is like beyond its key, so that a miss can tell which stored one is near."""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any
+
+import tvm
+from tvm import tirx
+from tvm.ir import TensorLoad
+from tvm.s_tir.analysis import find_anchor_sblock
+from tvm_ffi import structural_mutate
+
+from tunebook.cache.likeness import Likeness
+from tunebook.tuner.hashing import structural_hash_text
+from tunebook.tuner.tir_walk import is_if_then_else
+
+_ENTRY = "main"
+# A look-up table that was folded into a program has thousands.
+_MOST_CONSTANTS = 64
+
+
+def likeness_of(module: Any, attributes: str) -> Likeness:
+    """The likeness of a normalised module whose operators have these attributes (JSON text)."""
+    constants = _Constants()
+    masked = module[_ENTRY].with_body(constants.masked(module[_ENTRY].body))
+    return Likeness(
+        structure=structural_hash_text(masked),
+        anchor=_anchor(tvm.IRModule({_ENTRY: masked})),
+        attributes=attributes,
+        constants=json.dumps([_plain(one) for one in constants.found[:_MOST_CONSTANTS]]),
+    )
+
+
+class _Constants:
+    """Makes every scalar constant of a program zero, and notes what it was.
+
+    A constant is a number in a value that is stored, and not one in an index: the step of a
+    strided load, an extent and a bound of padding belong to the program's shape and attributes.
+    Zero points of quantisation are integers in values, so they are constants.
+    """
+
+    def __init__(self) -> None:
+        self.found: list[int | float] = []
+        self._in_value = [
+            ((tirx.FloatImm, tirx.IntImm), self._zero),
+            # An index is no value, so the walk ends here.
+            (TensorLoad, lambda load, _: load),
+            (tirx.Select, self._select),
+            (tvm.ir.Call, self._call),
+        ]
+        self._in_condition = [(tirx.FloatImm, self._zero)]
+
+    def masked(self, body: Any) -> Any:
+        return structural_mutate(body, (tirx.BufferStore, self._store))
+
+    def _store(self, store: Any, _: Any) -> Any:
+        value = structural_mutate(store.value, self._in_value)
+        return tirx.BufferStore(store.buffer, value, store.indices)
+
+    def _select(self, select: Any, mutator: Any) -> Any:
+        condition = structural_mutate(select.condition, self._in_condition)
+        branches = mutator.mutate(select.true_value), mutator.mutate(select.false_value)
+        return tirx.Select(condition, *branches)
+
+    def _call(self, call: Any, mutator: Any) -> Any:
+        if not is_if_then_else(call):
+            return mutator.default_mutate(call)
+        condition, *branches = call.args
+        condition = structural_mutate(condition, self._in_condition)
+        return tirx.if_then_else(condition, *map(mutator.mutate, branches))
+
+    def _zero(self, constant: Any, _: Any) -> Any:
+        self.found.append(constant.value)
+        return type(constant)(constant.ty.dtype, 0)
+
+
+def _anchor(module: Any) -> str:
+    """The hash of the heaviest block that reduces, empty without one.
+
+    Its buffers are free variables in it, which are hashed by their types (dtype and shape) and in
+    the order of their use; so what else is fused to the block says nothing.
+    """
+    try:
+        block = find_anchor_sblock(module)
+    except Exception:
+        # TVM weighs several reductions by their loop nests, and a scan shares one with others.
+        return ""
+    return "" if block is None else structural_hash_text(block, map_free_vars=True)
+
+
+def _plain(value: int | float) -> int | float | str:
+    """The number as JSON has it; an infinity, which JSON has not, by its name."""
+    return value if math.isfinite(value) else str(value)
