@@ -12,11 +12,12 @@ from pydantic import BaseModel
 from tunebook.cache.errors import ExitCode
 from tunebook.cache.misses import LookupAnswer, ScheduleMissError
 from tunebook.service.mending import MendableCache
-from tunebook.service.models import open_model
+from tunebook.service.models import choose, open_model
 from tunebook.service.options import (
     AcceptEmulated,
     AsJson,
     DatabaseUrl,
+    LayoutChoice,
     ModelPath,
     Shapes,
     TargetText,
@@ -60,6 +61,7 @@ def build(
         OnMiss, typer.Option("--on-miss", help="Refuse, or build with untuned code and say so.")
     ] = OnMiss.ERROR,
     shape: Shapes = None,
+    layout: LayoutChoice = None,
     accept_emulated: AcceptEmulated = False,
     db: DatabaseUrl = None,
     as_json: AsJson = False,
@@ -69,8 +71,9 @@ def build(
     # Only here: `tunebook --help` should not wait for TVM.
     from tunebook.tuner.compile_model import compile_model
 
-    options = opened.options(db, accept_emulated=accept_emulated, output=output)
     with open_store(db, read_only=True) as store:
+        choices = choose(opened, layout, store)
+        options = opened.options(db, choices, accept_emulated=accept_emulated, output=output)
         cache = MendableCache(store, options)
         try:
             compiled = compile_model(
@@ -80,6 +83,7 @@ def build(
                 on_miss=on_miss.value,
                 accept_emulated=accept_emulated,
                 output=output,
+                choices=choices,
             )
         except ScheduleMissError as error:
             if not as_json:

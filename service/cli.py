@@ -16,6 +16,7 @@ from tunebook.service import (
     build_command,
     database_command,
     demo_command,
+    key_command,
     lookup_command,
     target_command,
     tune_command,
@@ -35,6 +36,7 @@ app = typer.Typer(
 app.command("tune")(tune_command.tune)
 app.command("build")(build_command.build)
 app.command("lookup")(lookup_command.lookup)
+app.command("key")(key_command.key)
 app.command("target")(target_command.target)
 app.command("demo")(demo_command.demo)
 app.add_typer(database_command.app, name="db")

@@ -9,11 +9,12 @@ from tunebook.cache.errors import ExitCode
 from tunebook.cache.misses import LookupAnswer, ScheduleMissError
 from tunebook.cache.records import Schedule
 from tunebook.service.mending import MendableCache
-from tunebook.service.models import open_model
+from tunebook.service.models import choose, open_model
 from tunebook.service.options import (
     AcceptEmulated,
     AsJson,
     DatabaseUrl,
+    LayoutChoice,
     ModelPath,
     Shapes,
     TargetText,
@@ -49,6 +50,7 @@ def lookup(
     model: ModelPath,
     target: TargetText,
     shape: Shapes = None,
+    layout: LayoutChoice = None,
     accept_emulated: AcceptEmulated = False,
     db: DatabaseUrl = None,
     as_json: AsJson = False,
@@ -59,9 +61,11 @@ def lookup(
     from tunebook.tuner.prepare import prepare
     from tunebook.tuner.split import split_model
 
-    split = split_model(prepare(opened.imported, opened.target))
     with open_store(db, read_only=True) as store:
-        cache = MendableCache(store, opened.options(db, accept_emulated=accept_emulated))
+        choices = choose(opened, layout, store)
+        split = split_model(prepare(opened.imported, opened.target, choices))
+        options = opened.options(db, choices, accept_emulated=accept_emulated)
+        cache = MendableCache(store, options)
         answer = cache.lookup(split.keys, accept_emulated=accept_emulated, hints=split.hints)
     if as_json:
         print_json(lookup_document(answer))

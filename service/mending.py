@@ -12,6 +12,7 @@ from tunebook.cache.database import parse_url
 from tunebook.cache.keys import ScheduleKey
 from tunebook.cache.likeness import NO_HINTS, LookupHints
 from tunebook.cache.misses import LookupAnswer
+from tunebook.cache.records import Model
 from tunebook.cache.store import Store
 
 DATABASE_VARIABLE = "TUNEBOOK_DATABASE_URL"
@@ -34,6 +35,7 @@ class CommandOptions:
     shapes: tuple[str, ...] = ()
     database: str | None = None
     boards: Boards | None = None
+    layout: str | None = None
 
 
 def fill_in(command: str, options: CommandOptions) -> str:
@@ -42,6 +44,8 @@ def fill_in(command: str, options: CommandOptions) -> str:
     words = [placeholders.get(word, word) for word in shlex.split(command)]
     for shape in options.shapes:
         words += ["--shape", shape]
+    if options.layout is not None:
+        words += ["--layout", options.layout]
     if options.boards is not None and words[:2] == ["tunebook", "tune"]:
         words += ["--boards", options.boards.board_class]
         if options.boards.tracker is not None:
@@ -66,6 +70,10 @@ class MendableCache:
         self._store = store
         self._options = options
         self.answer = LookupAnswer({}, ())
+
+    def find_model(self, digest: str, shapes: str, target: str, compiler: str) -> Model | None:
+        """See Store.find_model."""
+        return self._store.find_model(digest, shapes, target, compiler)
 
     def lookup(
         self,

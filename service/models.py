@@ -7,11 +7,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tunebook.cache.store import Store
 from tunebook.cache.targets import Target
 from tunebook.service.mending import Boards, CommandOptions, database_to_name
+from tunebook.service.options import Layout
 
 if TYPE_CHECKING:
     from tunebook.tuner.imported_model import ImportedModel
+    from tunebook.tuner.prepare import Choices
 
 
 @dataclass(frozen=True)
@@ -24,7 +27,12 @@ class OpenedModel:
     imported: ImportedModel
 
     def options(
-        self, db: str | None, *, accept_emulated: bool, output: Path | None = None
+        self,
+        db: str | None,
+        choices: Choices,
+        *,
+        accept_emulated: bool,
+        output: Path | None = None,
     ) -> CommandOptions:
         """What a mending command needs to know; without an output, one named after the model."""
         return CommandOptions(
@@ -33,6 +41,7 @@ class OpenedModel:
             self.shapes,
             database_to_name(db),
             boards_for(self.target, accept_emulated=accept_emulated),
+            layout_to_name(choices),
         )
 
 
@@ -48,6 +57,21 @@ def open_model(path: Path, target: str, shapes: Sequence[str] | None) -> OpenedM
     given = tuple(shapes or ())
     imported = read_model(path, parse_shape_options(given), trust_pickles=True)
     return OpenedModel(path, given, resolved, imported)
+
+
+def choose(opened: OpenedModel, layout: Layout | None, store: Store | None) -> Choices:
+    """What --layout says; without it what the model was tuned with last, or else the defaults."""
+    from tunebook.tuner.prepare import Choices
+    from tunebook.tuner.stored_choices import stored_choices
+
+    if layout is not None:
+        return Choices(layout.value)
+    return Choices() if store is None else stored_choices(store, opened.imported, opened.target)
+
+
+def layout_to_name(choices: Choices) -> str | None:
+    """What --layout has to say: nothing for the layout that `tune` takes anyway."""
+    return choices.layout if str(choices) else None
 
 
 def boards_for(target: Target, *, accept_emulated: bool) -> Boards | None:

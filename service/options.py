@@ -2,13 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from enum import Enum
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from tunebook.cache.database import default_path
 from tunebook.cache.store import Store
 from tunebook.service.mending import DATABASE_VARIABLE
+
+
+class Layout(str, Enum):
+    """How images lie in memory between convolutions."""
+
+    NCHW = "NCHW"
+    NHWC = "NHWC"
+
 
 ModelPath = Annotated[
     Path, typer.Argument(metavar="MODEL", help="An ONNX model, or a .pt2 file of torch.export.")
@@ -25,6 +37,15 @@ Shapes = Annotated[
     list[str] | None,
     typer.Option(
         "--shape", metavar="NAME=1,3,224,224", help="Fixes an input's dimensions; repeatable."
+    ),
+]
+LayoutChoice = Annotated[
+    Layout | None,
+    typer.Option(
+        "--layout",
+        case_sensitive=False,
+        help="How images lie in memory between 2-D convolutions. Default: NCHW to tune, and else "
+        "what the model was tuned with last.",
     ),
 ]
 DatabaseUrl = Annotated[
@@ -59,3 +80,13 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document fo
 def open_store(url: str | None, *, read_only: bool = False) -> Store:
     """The store behind --db; what only reads makes no file where none is."""
     return Store.open(url, read_only=read_only)
+
+
+@contextmanager
+def open_store_if_any(url: str | None) -> Iterator[Store | None]:
+    """The store behind --db to read from; None where nothing is named and this user has none."""
+    if url is None and not default_path().exists():
+        yield None
+        return
+    with open_store(url, read_only=True) as store:
+        yield store

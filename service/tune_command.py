@@ -13,6 +13,7 @@ from tunebook.service.options import (
     Boards,
     BoardTimeout,
     DatabaseUrl,
+    LayoutChoice,
     ModelPath,
     Shapes,
     TargetText,
@@ -53,6 +54,7 @@ def tune(
         typer.Option("--time", help="Stop after this long, by less than a round: 90s, 10m, 2h."),
     ] = None,
     shape: Shapes = None,
+    layout: LayoutChoice = None,
     boards: Boards = None,
     tracker: Tracker = None,
     board_timeout: BoardTimeout = "60s",
@@ -67,6 +69,7 @@ def tune(
     timeout = parse_duration(board_timeout)
 
     # Only here: neither `tunebook db` nor `tunebook --help` should wait for TVM.
+    from tunebook.tuner.prepare import Choices
     from tunebook.tuner.shapes import parse_shape_options
     from tunebook.workers.boards import target_for_boards
     from tunebook.workers.tuning import BoardRequest, BudgetRequest, plan_tuning
@@ -79,6 +82,7 @@ def tune(
         budget=BudgetRequest(trials, more, seconds),
         board=BoardRequest(boards, tracker, timeout),
         seed=seed,
+        choices=None if layout is None else Choices(layout.value),
         trust_pickles=True,
     )
     with open_store(db) as store, ProgressView(quiet=as_json) as view:

@@ -12,7 +12,7 @@ from tunebook.cache.store import Budget, Store, TaskState
 from tunebook.cache.targets import Target
 from tunebook.tuner.frontend import read_model
 from tunebook.tuner.linking import linker_for
-from tunebook.tuner.prepare import prepare
+from tunebook.tuner.prepare import Choices, prepare
 from tunebook.tuner.split import split_model
 from tunebook.workers.boards import BoardPlan, plan_boards
 from tunebook.workers.progress import ProgressListener
@@ -75,6 +75,7 @@ def plan_tuning(
     budget: BudgetRequest,
     board: BoardRequest,
     seed: int = 0,
+    choices: Choices | None = None,
     trust_pickles: bool = False,
 ) -> TuningPlan:
     """Reads and splits the model file at `path`, and checks that all of it can be tuned.
@@ -84,7 +85,8 @@ def plan_tuning(
     """
     boards = plan_boards(target, board.boards, board.tracker)
     linker_for(str(target))
-    model = split_model(prepare(read_model(path, shapes, trust_pickles=trust_pickles), target))
+    imported = read_model(path, shapes, trust_pickles=trust_pickles)
+    model = split_model(prepare(imported, target, choices))
     tasks = len(model.tasks)
     if budget.trials is not None and budget.trials < tasks:
         raise BudgetError(
