@@ -179,8 +179,9 @@ def _constants_apart(wanted: str, other: str) -> int:
 
 
 def _same(wanted: Sequence[Any], nearest: Sequence[Any], number: int) -> bool:
+    one, another = wanted[number], nearest[number]
     # Not a number is as good as another one here.
-    return json.dumps(wanted[number]) == json.dumps(nearest[number])
+    return bool(one == another) or json.dumps(one) == json.dumps(another)
 
 
 def _extents_apart(mine: tuple[Buffer, ...], theirs: tuple[Buffer, ...]) -> tuple[int, float]:

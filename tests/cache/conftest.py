@@ -22,6 +22,7 @@ pytest.register_assert_rewrite(
     "store_contract",
     "known_workloads_contract",
     "miss_contract",
+    "near_contract",
     "origin_contract",
     "round_contract",
     "shared_rounds_contract",

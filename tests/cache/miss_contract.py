@@ -25,6 +25,9 @@ class MissContract(StoreFixtures):
         serve(store, conv(op="dense"))
         miss = the_miss(store, conv(op="softmax"))
         assert (miss.reason, miss.nearest) == (MissReason.NEVER_TUNED, None)
+        assert miss.explanation == (
+            "no softmax of this shape or another was ever tuned with this compiler"
+        )
         assert miss.mending_command == f"tunebook tune MODEL --target '{A76}' --more 16"
 
     def test_another_target_is_named_with_the_attributes_that_differ(self, store: Store) -> None:
@@ -33,10 +36,10 @@ class MissContract(StoreFixtures):
         assert (miss.reason, miss.nearest) == (MissReason.OTHER_TARGET, other)
         assert miss.differences == (
             Difference("target.mcpu", "cortex-a76", "cortex-a53"),
-            Difference("target.mattr", "+dotprod,+neon", "+neon"),
+            Difference("target.mattr", ["+dotprod", "+neon"], ["+neon"]),
         )
         assert f"use --target '{A53}'" in miss.explanation
-        assert f"tune MODEL --target '{A76}'" in miss.mending_command
+        assert miss.mending_command == f"tunebook migrate MODEL --target '{A76}'"
 
     def test_the_nearest_target_is_the_one_with_the_fewest_attributes_apart(
         self, store: Store
@@ -77,7 +80,7 @@ class MissContract(StoreFixtures):
         serve(store, conv(55))
         near = serve(store, conv(56, program="stride 2"))
         miss = the_miss(store, conv(56))
-        assert (miss.reason, miss.nearest) == (MissReason.NEVER_TUNED, near)
+        assert (miss.reason, miss.nearest) == (MissReason.OTHER_ATTRIBUTES, near)
         assert [difference.field for difference in miss.differences] == ["workload_hash"]
 
     def test_another_compiler_is_named(self, store: Store) -> None:
@@ -95,12 +98,17 @@ class MissContract(StoreFixtures):
         measure(store, conv(), {**crashes, "late": failure(ErrorClass.COMPILE_TIMEOUT)})
         miss = the_miss(store, conv())
         assert miss.reason is MissReason.ONLY_FAILURES
-        assert "4 trials are stored, and all failed: 3 run, 1 compile-timeout" in miss.explanation
+        assert miss.explanation == ("4 trials are stored, and all failed: 3 run, 1 compile-timeout")
+        assert miss.mending_command == f"tunebook tune MODEL --target '{A76}' --more 16"
 
     def test_a_record_that_nobody_verified_is_unverified(self, store: Store) -> None:
         measure(store, conv(), {"a": success(1e-3), "b": failure()})
         miss = the_miss(store, conv())
         assert (miss.reason, miss.nearest) == (MissReason.UNVERIFIED, conv().key.on(A76))
+        assert miss.explanation == (
+            "1 successful record is stored, but none was verified on a board"
+        )
+        assert miss.mending_command == f"tunebook tune MODEL --target '{A76}' --more 16"
 
     def test_only_emulated_timings_are_told_with_the_option_that_accepts_them(
         self, store: Store
@@ -108,7 +116,12 @@ class MissContract(StoreFixtures):
         serve(store, conv(), emulated=True)
         miss = the_miss(store, conv())
         assert miss.reason is MissReason.EMULATED_ONLY
-        assert miss.mending_command.endswith("--accept-emulated")
+        assert miss.explanation == (
+            "1 successful record is stored, all of them from an emulated board, whose timings say "
+            "nothing about a real one; measure them on a real board, or accept them by name with "
+            "--accept-emulated"
+        )
+        assert miss.mending_command == f"tunebook migrate MODEL --target '{A76}'"
 
     def test_emulated_timings_that_are_accepted_may_still_be_unverified(self, store: Store) -> None:
         emulated = success(1e-3, emulated=True)
@@ -143,5 +156,6 @@ class MissContract(StoreFixtures):
         assert str(error) == (
             "4 schedules are missing: 3 other-target "
             "(target.mattr: wanted +dotprod,+neon, stored none); 1 never-tuned; "
-            f"mend with: tunebook tune MODEL --target '{A76}' --more 64"
+            f"mend with: tunebook migrate MODEL --target '{A76}'; "
+            f"then: tunebook tune MODEL --target '{A76}' --more 16"
         )

@@ -7,6 +7,7 @@ from import_contract import InterchangeContract
 from known_workloads_contract import KnownWorkloadsContract
 from lease_contract import LeaseContract, ProcessContract
 from miss_contract import MissContract
+from near_contract import NearContract
 from origin_contract import OriginContract
 from round_contract import RoundContract
 from shared_rounds_contract import SharedRoundsContract
@@ -16,6 +17,7 @@ from store_contract import StoreContract
 class Contract(
     StoreContract,
     MissContract,
+    NearContract,
     OriginContract,
     InterchangeContract,
     KnownWorkloadsContract,

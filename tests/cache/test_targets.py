@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 from typing import Any
 
@@ -115,6 +116,70 @@ def test_no_order_and_no_repetition_changes_the_canonical_text(
     assert str(canonical_target(other)) == canonical
     assert str(canonical_target({"kind": "llvm", **dict(shuffled)})) == canonical
     assert str(canonical_target(canonical)) == canonical
+
+
+Options = dict[str, str]
+Features = dict[str, str]
+Parts = tuple[Options, Features]
+
+
+def meaning(options: Options, features: Features) -> tuple[object, ...]:
+    """What a target may generate, whatever its spelling, put together without our own parser."""
+    flag = options.get("fast-math", "0") in ("1", "true")
+    return (
+        options["mtriple"].split("-")[0].replace("arm64", "aarch64"),
+        features,
+        flag,
+        *(options.get(name) for name in ("mcpu", "model", "opt-level", "vector-width")),
+        options["num-cores"],
+    )
+
+
+def changed(draw: st.DrawFn, options: Options) -> Options:
+    """Another target, or the same one, one option away."""
+    name = draw(st.sampled_from(sorted({"mcpu", "model", "opt-level", "fast-math", *options})))
+    other = draw(OPTIONS)
+    rest = {key: value for key, value in options.items() if key != name}
+    return {**rest, name: other[name]} if name in other else rest
+
+
+@st.composite
+def two_targets(draw: st.DrawFn) -> tuple[Parts, Parts]:
+    """Two targets, near each other."""
+    options, features = draw(OPTIONS), draw(FEATURES)
+    if draw(st.booleans()):
+        return (options, features), (options, draw(FEATURES))
+    return (options, features), (changed(draw, options), features)
+
+
+def spelled(data: st.DataObject, options: Options, features: Features) -> str | dict[str, Any]:
+    """One of the many spellings of a target."""
+    signed = data.draw(st.permutations([sign + name for name, sign in features.items()]))
+    pairs = list(options.items()) + ([("mattr", ",".join(signed))] if signed else [])
+    shuffled = data.draw(st.permutations(pairs))
+    form = data.draw(st.sampled_from(["line", "json", "dict"]))
+    if form == "dict":
+        return {"kind": "llvm", **dict(shuffled)}
+    if form == "json":
+        indent = data.draw(st.sampled_from([None, 0, 4]))
+        listed = {**dict(shuffled), **({"mattr": signed} if signed else {})}
+        return json.dumps({"kind": "llvm", **listed}, indent=indent)
+    spaces = st.sampled_from([" ", "  ", "\t", "\n"])
+    words = ["llvm"]
+    for name, value in shuffled:
+        # A value that starts with a sign would be an option of its own.
+        joined = "=" if value[0] == "-" else data.draw(st.sampled_from(["=", " "]))
+        words.append(f"{data.draw(st.sampled_from(['-', '--']))}{name}{joined}{value}")
+    return data.draw(spaces).join(words)
+
+
+@given(two_targets(), st.data())
+def test_targets_meet_only_where_they_may_generate_the_same(
+    two: tuple[Parts, Parts], data: st.DataObject
+) -> None:
+    one, other = (str(canonical_target(spelled(data, *target))) for target in two)
+    assert (one == other) == (meaning(*two[0]) == meaning(*two[1]))
+    assert str(canonical_target(one)) == one
 
 
 @given(st.text(max_size=80) | st.text(alphabet="llvm -=mcputriple{}[]\"',+0", max_size=80))
