@@ -14,13 +14,10 @@ from tunebook.cache.errors import LeaseLostError
 from tunebook.cache.keys import ScheduleKey
 from tunebook.cache.records import Candidate, ErrorClass, Measurement, Record
 from tunebook.cache.store import ClaimedRound, Slot, Store, TaskState
-from tunebook.tuner.build_pool import BuildPool
-from tunebook.tuner.measuring import Measurer
-from tunebook.tuner.trials import BoardAddress, BuildFailure, BuildRequest, BuiltLibrary
+from tunebook.tuner.trials import BuildFailure, BuildRequest, BuiltLibrary
 from tunebook.workers.lease import Lease
-from tunebook.workers.phase_times import PhaseClock
-from tunebook.workers.quiet_machine import QuietMachine
-from tunebook.workers.task_tools import TaskTools
+from tunebook.workers.proposals import Proposer
+from tunebook.workers.workbench import Workbench
 
 _log = logging.getLogger(__name__)
 
@@ -70,23 +67,16 @@ class RoundRunner:
     def __init__(
         self,
         store: Store,
-        board: BoardAddress,
-        builds: BuildPool,
-        measurer: Measurer,
-        tools: TaskTools,
-        machine: QuietMachine,
-        clock: PhaseClock,
+        bench: Workbench,
+        proposer: Proposer,
+        *,
         on_trial: Callable[[ScheduleKey], None],
         out_of_time: Callable[[], bool],
         stop: threading.Event,
     ) -> None:
         self._store = store
-        self._board = board
-        self._builds = builds
-        self._measurer = measurer
-        self._tools = tools
-        self._machine = machine
-        self._clock = clock
+        self._bench = bench
+        self._proposer = proposer
         self._on_trial = on_trial
         self._out_of_time = out_of_time
         self._stop = stop
@@ -99,19 +89,19 @@ class RoundRunner:
         """
         with ExitStack() as leases:
             rounds = self._begin(batch, leases)
-            with self._machine.working():
+            with self._bench.machine.working():
                 builds = self._start_builds(rounds)
-                if self._board.shares_host:
-                    with self._clock.phase("build"):
+                if self._bench.board.shares_host:
+                    with self._bench.clock.phase("build"):
                         wait(builds)
-            with self._machine.measuring():
+            with self._bench.machine.measuring():
                 self._measure(builds)
                 if self._stop.is_set():
                     return
                 for one in rounds:
                     if not one.lease.lost:
                         self.verify_best(one.key, one.libraries)
-            with self._machine.working():
+            with self._bench.machine.working():
                 for one in rounds:
                     self._end(one)
 
@@ -120,18 +110,20 @@ class RoundRunner:
 
         `libraries` holds, by module hash, what is built already.
         """
-        for record in self._store.unverified_best(key, emulated=self._board.emulated):
+        for record in self._store.unverified_best(key, emulated=self._bench.board.emulated):
             library = libraries.get(record.candidate.module_hash) or self._build_again(record)
             if isinstance(library, BuildFailure):
                 # It was built before it was measured: this machine's fault, or another compiler's.
                 _log.warning("%s: record %d: not verified: %s", key, record.id, library.text)
                 continue
-            reference = self._tools.reference(key)
+            reference = self._bench.programs.reference(key)
             if reference is None:
                 _log.warning("%s: no unscheduled program to verify against", key)
                 return
-            with self._board_lock, self._clock.phase("measure"):
-                verdict = self._measurer.verify(library, reference, self._tools.program(key))
+            with self._board_lock, self._bench.clock.phase("measure"):
+                verdict = self._bench.measurer.verify(
+                    library, reference, self._bench.programs.program(key)
+                )
             if verdict.agrees:
                 self._store.mark_verified(record.id)
                 return
@@ -174,19 +166,17 @@ class RoundRunner:
         missing = claimed.size - len(claimed.slots)
         if missing <= 0:
             return claimed.slots
-        with self._clock.phase("search"):
-            candidates = self._tools.propose(one.task, missing)
-        if len(candidates) * 2 < missing:
-            self._store.set_exhausted(claimed.task_id)
+        with self._bench.clock.phase("search"):
+            candidates = self._proposer.propose(one.task, missing)
         if not candidates:
             return claimed.slots
         new = self._store.store_candidates(claimed.id, claimed.epoch, candidates)
         return (*claimed.slots, *new)
 
     def _build(self, key: ScheduleKey, candidate: Candidate) -> _Build:
-        tir = self._tools.program(key).tir
+        tir = self._bench.programs.program(key).tir
         request = BuildRequest(tir, key.target, candidate.trace, candidate.module_hash)
-        return self._builds.submit(request)
+        return self._bench.builds.submit(request)
 
     def _measure(self, builds: dict[_Build, _Trial]) -> None:
         for future in as_completed(builds):
@@ -213,18 +203,18 @@ class RoundRunner:
             return Measurement(
                 error=outcome.error,
                 error_text=outcome.text,
-                board_class=self._board.board_class,
-                emulated=self._board.emulated,
+                board_class=self._bench.board.board_class,
+                emulated=self._bench.board.emulated,
             )
-        with self._board_lock, self._clock.phase("measure"):
-            measured = self._measurer.measure(
-                outcome, self._tools.program(one.key), best_seconds=one.best_seconds
+        with self._board_lock, self._bench.clock.phase("measure"):
+            measured = self._bench.measurer.measure(
+                outcome, self._bench.programs.program(one.key), best_seconds=one.best_seconds
             )
         return replace(measured, features=outcome.features, feature_columns=outcome.feature_columns)
 
     def _end(self, one: _Round) -> None:
-        with self._clock.phase("search"):
-            self._tools.learn(one.key, one.results)
+        with self._bench.clock.phase("search"):
+            self._proposer.learn(one.key, one.results)
         if not one.lease.lost:
             self._unless_lost(one, self._finish)
         if one.lease.lost:

@@ -4,29 +4,23 @@ from __future__ import annotations
 
 import logging
 import os
-import tempfile
 import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
-from pathlib import Path
 
-from tunebook.cache.errors import BoardError, TunebookError
 from tunebook.cache.keys import ScheduleKey
-from tunebook.cache.store import BoardPeak, ClaimedRound, Store
+from tunebook.cache.store import ClaimedRound, Store
 from tunebook.cache.targets import Target
-from tunebook.tuner.allocation import RoundSizes, propose_rounds
-from tunebook.tuner.build_pool import BuildPool
+from tunebook.tuner.allocation import propose_rounds
 from tunebook.tuner.compiler import compiler_text
-from tunebook.tuner.measuring import Measurer
-from tunebook.tuner.peak import measure_peak
 from tunebook.tuner.trials import BoardAddress
 from tunebook.workers.phase_times import PhaseClock, PhaseTimes
 from tunebook.workers.progress import ProgressListener, ProgressMeter
-from tunebook.workers.quiet_machine import QuietMachine
+from tunebook.workers.proposals import SearchProposer
 from tunebook.workers.round_runner import RoundRunner
-from tunebook.workers.task_tools import TaskTools
+from tunebook.workers.workbench import Workbench, WorkerSettings, open_workbench
 
 _log = logging.getLogger(__name__)
 # Another worker has every open round: look again after this many seconds.
@@ -35,25 +29,6 @@ _SIGNAL_SECONDS = 0.5
 _NICENESS = 10
 # Where building overlaps measuring, one round is searched for while another is measured.
 _OVERLAPPING_ROUNDS = 2
-
-
-@dataclass(frozen=True)
-class WorkerSettings:
-    """How a worker works; times in seconds, `batch` in trials that are built together."""
-
-    seed: int = 0
-    sizes: RoundSizes = field(default_factory=RoundSizes)
-    batch: int = 16
-    processes: int = 2
-    compile_timeout: float = 60.0
-    run_timeout: float = 10.0
-    board_timeout: float = 60.0
-
-    @classmethod
-    def for_this_machine(cls, *, board_timeout: float, seed: int = 0) -> WorkerSettings:
-        """One build process and one search thread a core."""
-        cores = len(os.sched_getaffinity(0))
-        return cls(seed=seed, processes=cores, board_timeout=board_timeout)
 
 
 @dataclass(frozen=True)
@@ -96,98 +71,62 @@ class SearchWorker:
         """
         before = self._store.budget(job_id)
         meter = ProgressMeter(self._listener, self._monotonic, before, seconds)
-        settings = self._settings
-        with (
-            tempfile.TemporaryDirectory(prefix="tunebook-") as folder,
-            BuildPool(settings.processes, settings.compile_timeout, Path(folder)) as builds,
-            Measurer(
-                self._board,
-                num_cores=self._target.num_cores,
-                board_timeout=settings.board_timeout,
-                run_timeout=settings.run_timeout,
-            ) as measurer,
-            QuietMachine(measures_here=self._board.shares_host) as machine,
-        ):
-            with machine.measuring():
-                measurer.peak = self._peak(builds, measurer)
-            tools = TaskTools(
-                self._store,
-                builds,
-                self._target,
-                compiler_text(),
-                emulated=self._board.emulated,
-                threads=settings.processes,
-                seed=settings.seed,
-            )
-
-            def on_trial(key: ScheduleKey) -> None:
-                if meter.due:
-                    self._report(meter, job_id, key.op)
-
-            clock = PhaseClock(self._monotonic)
-
-            def out_of_time() -> bool:
-                return meter.out_of_time
-
-            runner = RoundRunner(
-                self._store,
-                self._board,
-                builds,
-                measurer,
-                tools,
-                machine,
-                clock,
-                on_trial,
-                out_of_time,
-                self._stop,
-            )
-            with machine.measuring():
-                self._measure_untuned(job_id, tools, measurer, meter)
+        clock = PhaseClock(self._monotonic)
+        with open_workbench(self._store, self._target, self._board, self._settings, clock) as bench:
+            runner = self._runner(job_id, bench, meter)
+            with bench.machine.measuring():
+                self._measure_untuned(job_id, bench, meter)
                 self._verify_leftovers(job_id, runner, meter)
             try:
                 ended = self._run_rounds(job_id, runner, meter)
             except BaseException:
                 # What the rounds wait for ends too, or they would go on to their last trial.
-                builds.close()
-                measurer.close()
+                bench.abandon()
                 raise
         spent = self._store.budget(job_id).spent - before.spent
         return RunSummary(spent, meter.elapsed, ended, clock.times)
 
-    def _peak(self, builds: BuildPool, measurer: Measurer) -> BoardPeak | None:
-        """What the board class can do at most: measured once, then from the store. None where
-        times say nothing."""
-        if self._board.emulated:
-            return None
-        board_class, target = self._board.board_class, str(self._target)
-        peak = self._store.board_peak(board_class, target)
-        if peak is None:
-            try:
-                peak = measure_peak(builds, measurer, target)
-            except BoardError:
-                raise
-            except TunebookError as error:
-                _log.warning("times are not checked against the board's peak: %s", error)
-                return None
-            self._store.save_board_peak(board_class, target, peak)
-        return peak
+    def _runner(self, job_id: int, bench: Workbench, meter: ProgressMeter) -> RoundRunner:
+        proposer = SearchProposer(
+            self._store,
+            bench.programs,
+            self._target,
+            compiler_text(),
+            emulated=self._board.emulated,
+            threads=self._settings.processes,
+            seed=self._settings.seed,
+        )
 
-    def _measure_untuned(
-        self, job_id: int, tools: TaskTools, measurer: Measurer, meter: ProgressMeter
-    ) -> None:
+        def on_trial(key: ScheduleKey) -> None:
+            if meter.due:
+                self._report(meter, job_id, key.op)
+
+        def out_of_time() -> bool:
+            return meter.out_of_time
+
+        return RoundRunner(
+            self._store,
+            bench,
+            proposer,
+            on_trial=on_trial,
+            out_of_time=out_of_time,
+            stop=self._stop,
+        )
+
+    def _measure_untuned(self, job_id: int, bench: Workbench, meter: ProgressMeter) -> None:
         budget = self._store.budget(job_id)
         if budget.spent >= budget.limit:
             return
         unknown = [t for t in self._store.task_states(job_id) if t.untuned_seconds is None]
-        tools.build_references([task.key for task in unknown])
+        bench.programs.build_references([task.key for task in unknown])
         for task in unknown:
             if meter.out_of_time:
                 return
             self._report(meter, job_id, f"untuned {task.key.op}")
-            reference = tools.reference(task.key)
+            reference = bench.programs.reference(task.key)
             if reference is None:
                 continue
-            measurement = measurer.measure(reference, tools.program(task.key))
+            measurement = bench.measurer.measure(reference, bench.programs.program(task.key))
             if measurement.seconds is None:
                 _log.warning("%s: untuned program: %s", task.key, measurement.error_text)
             else:

@@ -16,7 +16,8 @@ from tunebook.tuner.prepare import Choices, prepare
 from tunebook.tuner.split import split_model
 from tunebook.workers.boards import BoardPlan, plan_boards
 from tunebook.workers.progress import ProgressListener
-from tunebook.workers.search_worker import RunSummary, SearchWorker, WorkerSettings
+from tunebook.workers.search_worker import RunSummary, SearchWorker
+from tunebook.workers.workbench import WorkerSettings
 
 DEFAULT_TRIALS = 1000
 

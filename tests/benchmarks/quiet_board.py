@@ -28,7 +28,8 @@ from tunebook.tuner.split import split_model
 from tunebook.tuner.trials import BuildRequest, BuiltLibrary
 from tunebook.workers import search_worker
 from tunebook.workers.local_board import local_board
-from tunebook.workers.search_worker import SearchWorker, WorkerSettings
+from tunebook.workers.search_worker import SearchWorker
+from tunebook.workers.workbench import WorkerSettings
 
 _IDLE_MEASUREMENTS = 40
 _TRIALS = 96

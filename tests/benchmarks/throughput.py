@@ -44,8 +44,9 @@ from tunebook.tuner.trials import BoardAddress, BuildRequest, BuiltLibrary
 from tunebook.tuner.tvm_compat import load_cpu_intrinsics
 from tunebook.workers.board_supervisor import AgentCommand, BoardSupervisor
 from tunebook.workers.local_board import host_agent, local_board
-from tunebook.workers.search_worker import SearchWorker, WorkerSettings
+from tunebook.workers.search_worker import SearchWorker
 from tunebook.workers.tracker import running_tracker
+from tunebook.workers.workbench import WorkerSettings
 
 _REPEATS_IN_TURN = 5
 # Of rnet's 64 a round three of its twelve tasks would use up all trials.

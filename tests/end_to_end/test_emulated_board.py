@@ -30,7 +30,8 @@ from tunebook.tuner.llvm_targets import resolve_target
 from tunebook.tuner.program import buffers_of, flops_of
 from tunebook.tuner.trials import BoardAddress
 from tunebook.workers.emulated_board import emulated_board
-from tunebook.workers.search_worker import SearchWorker, WorkerSettings
+from tunebook.workers.search_worker import SearchWorker
+from tunebook.workers.workbench import WorkerSettings
 
 pytestmark = [
     pytest.mark.slow,

@@ -23,8 +23,9 @@ from tunebook.tuner.split import split_model
 from tunebook.tuner.trials import BoardAddress, VerificationResult
 from tunebook.workers.local_board import local_board
 from tunebook.workers.progress import Progress
-from tunebook.workers.search_worker import RunSummary, SearchWorker, WorkerSettings
+from tunebook.workers.search_worker import RunSummary, SearchWorker
 from tunebook.workers.tuning import BoardRequest, BudgetRequest, plan_tuning, tune
+from tunebook.workers.workbench import WorkerSettings
 
 pytestmark = pytest.mark.slow
 

@@ -1,37 +1,51 @@
-"""What a worker keeps per task while it runs: program, search, and the unscheduled library."""
+"""What a round measures: candidates for a task, from near workloads first and then the search."""
 
 from __future__ import annotations
 
 import logging
 import threading
 from collections.abc import Sequence
+from typing import Protocol
 
 from tunebook.cache.errors import TunebookError
 from tunebook.cache.keys import ScheduleKey
-from tunebook.cache.records import Candidate, Measurement, Record
+from tunebook.cache.records import Candidate, Measurement, Record, Source
 from tunebook.cache.store import Store, TaskState
 from tunebook.cache.targets import Target
-from tunebook.tuner.build_pool import BuildPool
 from tunebook.tuner.cost_model import CostModel, sample_of
 from tunebook.tuner.llvm_targets import tvm_target
 from tunebook.tuner.one_line import one_line
-from tunebook.tuner.program import Program, describe
 from tunebook.tuner.search import TaskSearch
-from tunebook.tuner.trials import BuildFailure, BuildRequest, BuiltLibrary
+from tunebook.workers.near_candidates import NearCandidates
+from tunebook.workers.programs import Programs
 
 _log = logging.getLogger(__name__)
 _TRAINING_RECORDS = 2000
 # What starting a parallel loop costs at most, as seen on boards of four cores and on servers.
 _WAKING_THREADS_SECONDS = 20e-6
+# Adapted near traces that a task without trials measures before it searches.
+_WARM_START_TRIALS = 8
 
 
-class TaskTools:
-    """Programs, searches and unscheduled libraries by key, each made when first asked for."""
+class Proposer(Protocol):
+    """Where the candidates of rounds come from."""
+
+    def propose(self, task: TaskState, count: int) -> list[Candidate]:
+        """At most `count` candidates that were not measured yet."""
+        ...
+
+    def learn(self, key: ScheduleKey, results: list[tuple[Candidate, Measurement]]) -> None:
+        """What became of them."""
+        ...
+
+
+class SearchProposer:
+    """Searches each task with one cost model; a task without trials starts from near workloads."""
 
     def __init__(
         self,
         store: Store,
-        builds: BuildPool,
+        programs: Programs,
         target: Target,
         compiler: str,
         *,
@@ -40,14 +54,14 @@ class TaskTools:
         seed: int,
     ) -> None:
         self._store = store
+        self._programs = programs
         self._emulated = emulated
-        self._builds = builds
         self._tvm_target = tvm_target(target)
         self._threads = threads
         self._seed = seed
-        self._programs: dict[ScheduleKey, Program] = {}
+        self._near = NearCandidates(store, emulated=emulated, seed=seed)
+        self._warm: dict[ScheduleKey, list[Candidate]] = {}
         self._searches: dict[ScheduleKey, TaskSearch] = {}
-        self._references: dict[ScheduleKey, BuiltLibrary | None] = {}
         # The cost model is one for all tasks, and not made for two threads at once.
         self._lock = threading.Lock()
         self._model = CostModel(threads=threads, seed=seed)
@@ -56,52 +70,24 @@ class TaskTools:
         )
         self._model.learn(sample for record in earlier if (sample := sample_of(record)))
 
-    def program(self, key: ScheduleKey) -> Program:
-        """The task's program."""
-        if key not in self._programs:
-            self._programs[key] = describe(self._store.workload(key.workload))
-        return self._programs[key]
-
-    def build_references(self, keys: Sequence[ScheduleKey]) -> None:
-        """Builds the unscheduled programs of these tasks side by side."""
-        pending = {
-            key: self._builds.submit(BuildRequest(self.program(key).tir, key.target, None))
-            for key in keys
-            if key not in self._references
-        }
-        for key, future in pending.items():
-            built = future.result()
-            if isinstance(built, BuildFailure):
-                _log.warning("%s: the unscheduled program does not build: %s", key, built.text)
-            self._references[key] = built if isinstance(built, BuiltLibrary) else None
-
-    def reference(self, key: ScheduleKey) -> BuiltLibrary | None:
-        """The unscheduled program as a library, or None where it cannot be built."""
-        self.build_references([key])
-        return self._references[key]
-
     def propose(self, task: TaskState, count: int) -> list[Candidate]:
-        """At most `count` new candidates for a task."""
-        key = task.key
+        """At most `count` new candidates. A task that gives less than half of them is exhausted."""
         records = [
             record
-            for record in self._store.records(key)
+            for record in self._store.records(task.key)
             if record.measurement.emulated == self._emulated
+            and record.candidate.source is not Source.IMPORT
         ]
-        measured = [record for record in records if record.measurement.seconds is not None]
-        measured.sort(key=_seconds)
-        known = frozenset(record.candidate.module_hash for record in records)
-        unscheduled = [_unscheduled(key)] if _unscheduled_may_win(task) else []
-        candidates = [one for one in unscheduled if one.module_hash not in known]
-        wanted = count - len(candidates)
-        try:
-            with self._lock:
-                return candidates + self._search(key).propose(wanted, measured, known)
-        except TunebookError:
-            raise
-        except Exception as error:  # TVM raises whatever it likes, and only this task is at fault
-            _log.warning("%s: the search failed: %s", key, one_line(error))
-            return candidates
+        known = {record.candidate.module_hash for record in records}
+        candidates: list[Candidate] = []
+        for candidate in self._before_searching(task):
+            if candidate.module_hash not in known and len(candidates) < count:
+                known.add(candidate.module_hash)
+                candidates.append(candidate)
+        candidates += self._searched(task.key, count - len(candidates), records, frozenset(known))
+        if len(candidates) * 2 < count:
+            self._store.set_exhausted(task.id)
+        return candidates
 
     def learn(self, key: ScheduleKey, results: list[tuple[Candidate, Measurement]]) -> None:
         """Feeds a round's results to the cost model."""
@@ -109,11 +95,37 @@ class TaskTools:
         with self._lock:
             self._model.learn(sample for record in records if (sample := sample_of(record)))
 
+    def _before_searching(self, task: TaskState) -> list[Candidate]:
+        unscheduled = [_unscheduled(task.key)] if _unscheduled_may_win(task) else []
+        return unscheduled + self._warm_start(task)
+
+    def _warm_start(self, task: TaskState) -> list[Candidate]:
+        if task.key not in self._warm:
+            near = self._near.near(task.key) if task.trials == 0 else ()
+            self._warm[task.key] = self._near.adapted(
+                task.key, near, Source.WARM_START, _WARM_START_TRIALS
+            )
+        return self._warm[task.key]
+
+    def _searched(
+        self, key: ScheduleKey, count: int, records: Sequence[Record], known: frozenset[str]
+    ) -> list[Candidate]:
+        measured = [record for record in records if record.measurement.seconds is not None]
+        measured.sort(key=_seconds)
+        try:
+            with self._lock:
+                return self._search(key).propose(count, measured, known)
+        except TunebookError:
+            raise
+        except Exception as error:  # TVM raises whatever it likes, and only this task is at fault
+            _log.warning("%s: the search failed: %s", key, one_line(error))
+            return []
+
     def _search(self, key: ScheduleKey) -> TaskSearch:
         if key not in self._searches:
             seed = self._seed + int(key.workload_hash[:8], 16)
             self._searches[key] = TaskSearch(
-                self.program(key).tir,
+                self._programs.program(key).tir,
                 self._tvm_target,
                 self._model,
                 threads=self._threads,

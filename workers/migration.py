@@ -1,0 +1,140 @@
+"""Recovery without search: a model's missing schedules made from traces of near workloads."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from tunebook.cache.keys import ScheduleKey
+from tunebook.cache.misses import LookupAnswer, Miss, MissReason
+from tunebook.cache.near_schedules import NearSchedules
+from tunebook.cache.records import Model, Record
+from tunebook.cache.store import Store
+from tunebook.workers.migration_worker import MigrationWorker, Recipe
+from tunebook.workers.near_candidates import NearCandidates
+from tunebook.workers.progress import ProgressListener
+from tunebook.workers.recovery_trials import recovery_trials
+from tunebook.workers.tuning import TuningPlan
+
+
+@dataclass(frozen=True)
+class MigratedTask:
+    """What became of one miss: `trials` measured, and the record that is served now, if any.
+
+    `near` is the nearest workload whose traces were tried, None where there was none.
+    """
+
+    miss: Miss
+    near: NearSchedules | None
+    trials: int
+    served: Record | None
+
+
+@dataclass(frozen=True)
+class MigrationReport:
+    """What a migration did in `seconds`; `answer` is what a build would get now."""
+
+    model: Model
+    tasks: tuple[MigratedTask, ...]
+    trials: int
+    seconds: float
+    answer: LookupAnswer
+
+
+def migrate(
+    plan: TuningPlan,
+    store: Store,
+    listener: ProgressListener,
+    *,
+    trials_per_task: int | None = None,
+    monotonic: Callable[[], float] = time.monotonic,
+) -> MigrationReport:
+    """Adapts near traces for every schedule that the model misses, verifies and measures them.
+
+    At most `trials_per_task` of each (None: what recovery_trials.py says for each reason). The
+    trials are charged to the model's budget, which is raised for them and not for more. Raises
+    BoardError and DatabaseError.
+    """
+    started = monotonic()
+    model_id = store.save_model(plan.model)
+    misses = _lookup(plan, store).misses
+    near = _near(plan, store, misses)
+    recipes = _recipes(plan, store, near, trials_per_task)
+    trials = _run(plan, store, model_id, recipes, listener) if recipes else {}
+    answer = _lookup(plan, store)
+    tasks = tuple(
+        MigratedTask(
+            miss=miss,
+            near=next(iter(near[miss.key]), None),
+            trials=trials.get(miss.key, 0),
+            served=_served(store, answer, miss.key),
+        )
+        for miss in misses
+    )
+    return MigrationReport(plan.model, tasks, sum(trials.values()), monotonic() - started, answer)
+
+
+def _lookup(plan: TuningPlan, store: Store) -> LookupAnswer:
+    return store.lookup(
+        plan.model.keys, accept_emulated=plan.boards.emulated, hints=plan.model.hints
+    )
+
+
+def _near(
+    plan: TuningPlan, store: Store, misses: Sequence[Miss]
+) -> dict[ScheduleKey, tuple[NearSchedules, ...]]:
+    candidates = NearCandidates(store, emulated=plan.boards.emulated, seed=plan.settings.seed)
+    return {miss.key: candidates.near(miss.key) for miss in misses}
+
+
+def _recipes(
+    plan: TuningPlan,
+    store: Store,
+    near: Mapping[ScheduleKey, tuple[NearSchedules, ...]],
+    trials_per_task: int | None,
+) -> list[Recipe]:
+    """One for each task that has something near, or an unverified record of its own."""
+    recipes = []
+    for key, found in near.items():
+        unverified = store.unverified_best(key, emulated=plan.boards.emulated)
+        if found or unverified:
+            reason = found[0].reason if found else MissReason.UNVERIFIED
+            recipes.append(Recipe(key, found, recovery_trials(reason, trials_per_task)))
+    return recipes
+
+
+def _run(
+    plan: TuningPlan,
+    store: Store,
+    model_id: int,
+    recipes: Sequence[Recipe],
+    listener: ProgressListener,
+) -> Mapping[ScheduleKey, int]:
+    def submit(*, trials: int | None = None, more: int | None = None) -> int:
+        boards = plan.boards
+        return store.submit_job(
+            model_id, boards.board_class, trials=trials, more=more, emulated=boards.emulated
+        )
+
+    limit = store.budget(submit()).limit
+    job_id = submit(more=sum(recipe.trials.most for recipe in recipes if recipe.near))
+    try:
+        with plan.boards.open() as address:
+            worker = MigrationWorker(store, plan.target, address, plan.settings, listener)
+            trials = worker.run(job_id, recipes)
+    finally:
+        store.withdraw_rounds(job_id)
+        # What was raised and not spent is not for a later search to spend.
+        submit(trials=max(limit, store.budget(job_id).spent))
+    budget = store.budget(job_id)
+    if budget.spent >= budget.limit:
+        store.finish_job(job_id, "done", "migrated")
+    return trials
+
+
+def _served(store: Store, answer: LookupAnswer, key: ScheduleKey) -> Record | None:
+    schedule = answer.hits.get(key)
+    if schedule is None:
+        return None
+    return next(one for one in store.records(key) if one.id == schedule.record_id)

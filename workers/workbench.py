@@ -1,0 +1,105 @@
+"""What a worker works with while it runs: build processes, a board, and programs by key."""
+
+from __future__ import annotations
+
+import logging
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tunebook.cache.errors import BoardError, TunebookError
+from tunebook.cache.store import BoardPeak, Store
+from tunebook.cache.targets import Target
+from tunebook.tuner.allocation import RoundSizes
+from tunebook.tuner.build_pool import BuildPool
+from tunebook.tuner.measuring import Measurer
+from tunebook.tuner.peak import measure_peak
+from tunebook.tuner.trials import BoardAddress
+from tunebook.workers.phase_times import PhaseClock
+from tunebook.workers.programs import Programs
+from tunebook.workers.quiet_machine import QuietMachine
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class WorkerSettings:
+    """How a worker works; times in seconds, `batch` in trials that are built together."""
+
+    seed: int = 0
+    sizes: RoundSizes = field(default_factory=RoundSizes)
+    batch: int = 16
+    processes: int = 2
+    compile_timeout: float = 60.0
+    run_timeout: float = 10.0
+    board_timeout: float = 60.0
+
+    @classmethod
+    def for_this_machine(cls, *, board_timeout: float, seed: int = 0) -> WorkerSettings:
+        """One build process and one search thread a core."""
+        cores = len(os.sched_getaffinity(0))
+        return cls(seed=seed, processes=cores, board_timeout=board_timeout)
+
+
+@dataclass(frozen=True)
+class Workbench:
+    """The tools of one worker; usable while `open_workbench` is."""
+
+    board: BoardAddress
+    builds: BuildPool
+    measurer: Measurer
+    machine: QuietMachine
+    programs: Programs
+    clock: PhaseClock
+
+    def abandon(self) -> None:
+        """Ends what builds and measures at once: threads that wait for it go on, and fail."""
+        self.builds.close()
+        self.measurer.close()
+
+
+@contextmanager
+def open_workbench(
+    store: Store, target: Target, board: BoardAddress, settings: WorkerSettings, clock: PhaseClock
+) -> Iterator[Workbench]:
+    """Starts the processes, and ends them on leaving; the board's peak is known by then.
+
+    Raises BoardError when no board can be had, and TunebookError when this machine cannot build.
+    """
+    with (
+        tempfile.TemporaryDirectory(prefix="tunebook-") as folder,
+        BuildPool(settings.processes, settings.compile_timeout, Path(folder)) as builds,
+        Measurer(
+            board,
+            num_cores=target.num_cores,
+            board_timeout=settings.board_timeout,
+            run_timeout=settings.run_timeout,
+        ) as measurer,
+        QuietMachine(measures_here=board.shares_host) as machine,
+    ):
+        bench = Workbench(board, builds, measurer, machine, Programs(store, builds), clock)
+        with machine.measuring():
+            measurer.peak = _peak(store, target, bench)
+        yield bench
+
+
+def _peak(store: Store, target: Target, bench: Workbench) -> BoardPeak | None:
+    """What the board class can do at most: measured once, then from the store. None where times
+    say nothing."""
+    if bench.board.emulated:
+        return None
+    board_class, text = bench.board.board_class, str(target)
+    peak = store.board_peak(board_class, text)
+    if peak is None:
+        try:
+            peak = measure_peak(bench.builds, bench.measurer, text)
+        except BoardError:
+            raise
+        except TunebookError as error:
+            _log.warning("times are not checked against the board's peak: %s", error)
+            return None
+        store.save_board_peak(board_class, text, peak)
+    return peak
