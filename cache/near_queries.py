@@ -19,8 +19,8 @@ from sqlalchemy import (
     String,
     Subquery,
     bindparam,
-    exists,
     func,
+    literal,
     select,
     true,
     union_all,
@@ -153,30 +153,31 @@ def _programs() -> Any:
     return union_all(*(select(*part.c) for part in parts))
 
 
-def _pairs(holds: Any) -> Any:
-    """Of these workloads and targets the pairs that hold something."""
+def _pairs(*holding: ColumnElement[bool], of: type[RecordRow] | type[ScheduleRow]) -> Any:
+    """Each of these workloads on each of these targets, and whether it holds something."""
+    held = (
+        select(literal(True))
+        .where(of.workload_id == _W.id, of.target_id == TargetRow.id, *holding)
+        .limit(1)
+        .correlate(_W, TargetRow)
+        # As a condition PostgreSQL would make a join of it, and read the whole table.
+        .scalar_subquery()
+    )
     return (
-        select(_W.id, TargetRow.id)
+        select(_W.id, TargetRow.id, held)
         .select_from(_W)
         .join(TargetRow, true())
         .where(
             _W.id.in_(bindparam("workloads", expanding=True, type_=Integer)),
             TargetRow.id.in_(bindparam("targets", expanding=True, type_=Integer)),
-            holds,
         )
     )
 
 
-_SERVED = exists().where(ScheduleRow.workload_id == _W.id, ScheduleRow.target_id == TargetRow.id)
-_SUCCESSFUL = exists().where(
-    RecordRow.workload_id == _W.id,
-    RecordRow.target_id == TargetRow.id,
-    RecordRow.seconds.is_not(None),
-)
 # Made once: putting them together takes longer than running them.
 PROGRAMS = _programs()
 PAIRS = {
-    Holding.SERVED: _pairs(_SERVED.where(ScheduleRow.emulated.is_(False))),
-    Holding.SERVED_OR_EMULATED: _pairs(_SERVED),
-    Holding.SUCCESSFUL: _pairs(_SUCCESSFUL),
+    Holding.SERVED: _pairs(ScheduleRow.emulated.is_(False), of=ScheduleRow),
+    Holding.SERVED_OR_EMULATED: _pairs(of=ScheduleRow),
+    Holding.SUCCESSFUL: _pairs(RecordRow.seconds.is_not(None), of=RecordRow),
 }

@@ -87,8 +87,8 @@ class NearWorkloads:
         )
         return [
             _near_key(target, programs[workload_id], places[target_id])
-            for workload_id, target_id in rows
-            if programs[workload_id].relation or places[target_id].relation
+            for workload_id, target_id, held in rows
+            if held and (programs[workload_id].relation or places[target_id].relation)
         ]
 
     def _candidates(self, wanted: Program) -> list[_Candidate]:
