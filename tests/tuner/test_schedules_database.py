@@ -16,7 +16,8 @@ from tunebook.cache.targets import Target
 from tunebook.tuner.imported_model import ImportedModel
 from tunebook.tuner.llvm_targets import tvm_target
 from tunebook.tuner.prepare import prepare
-from tunebook.tuner.schedules_database import AskedTasks, ReplayError, SchedulesDatabase
+from tunebook.tuner.replayed_records import ReplayError
+from tunebook.tuner.schedules_database import AskedTasks, SchedulesDatabase
 from tunebook.tuner.split import split
 
 Read = Callable[..., ImportedModel]
