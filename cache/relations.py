@@ -8,8 +8,9 @@ Programs, the first that holds:
   `other-attributes`, whatever it is that the attributes do not tell.
 - `other-fusion`: the same compiler and heaviest block, but other neighbours of it.
 - `other-pipeline`: the same op but for layout transforms, the same dtypes, and every buffer with as
-  many elements but of another rank, or with its axes permuted (three or more: two are as likely
-  another shape). Where both name their layouts, and the same ones, only the shape differs.
+  many elements but with its axes permuted (three or more: two are as likely another shape), or
+  packed into another rank (five or more axes: fewer are as likely a reshape). Where both name their
+  layouts, and the same ones, only the shape differs.
 - `other-shape`: the same op and dtypes. `other-dtype`: the same op and shapes.
 
 What is unknown of a program (likeness.py) is taken to agree, except for its structure and anchor.
@@ -38,6 +39,8 @@ from tunebook.cache.targets import Target
 # Operators that only move data into another layout.
 LAYOUT_OPS = ("layout_transform", "transpose")
 
+# That of a packed image, such as NCHW16c.
+_PACKED_RANK = 5
 _SAME_PROGRAM = (MissReason.OTHER_COMPILER, MissReason.OTHER_CONSTANTS)
 _EQUIVALENT_FIELDS = {"target.mcpu", "target.mattr"}
 _NEARNESS = {reason: number for number, reason in enumerate(MissReason)}
@@ -159,7 +162,7 @@ def _is_moved(wanted: tuple[int, ...], other: tuple[int, ...]) -> bool:
     if math.prod(wanted) != math.prod(other):
         return False
     if len(wanted) != len(other):
-        return True
+        return max(len(wanted), len(other)) >= _PACKED_RANK
     return len(wanted) > 2 and sorted(wanted) == sorted(other)
 
 

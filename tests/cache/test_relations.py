@@ -57,6 +57,11 @@ def program(
             program(buffers="f32[512,8] -> f32[512,8]"),
             MissReason.OTHER_SHAPE,
         ),
+        (
+            program(op="reshape", buffers="f32[1,64,49] -> f32[64,49]"),
+            program(op="reshape", buffers="f32[1,3136] -> f32[64,49]"),
+            MissReason.OTHER_SHAPE,
+        ),
         (program(), program(op="conv2d+layout_transform", digest="2" * 16), "other-pipeline"),
         (
             program(op="transpose+conv2d"),
