@@ -43,37 +43,55 @@ class _Constants:
 
     def __init__(self) -> None:
         self.found: list[int | float] = []
-        self._in_value = [
-            ((tirx.FloatImm, tirx.IntImm), self._zero),
-            # An index is no value, so the walk ends here.
-            (TensorLoad, lambda load, _: load),
-            (tirx.Select, self._select),
-            (tvm.ir.Call, self._call),
-        ]
-        self._in_condition = [(tirx.FloatImm, self._zero)]
+        self._numbers: tuple[type, ...] = ()  # which are constants where the walk is
 
     def masked(self, body: Any) -> Any:
-        return structural_mutate(body, (tirx.BufferStore, self._store))
+        # One call for all: each looks at the signatures of its callbacks, which takes longer than
+        # the walk.
+        return structural_mutate(
+            body,
+            [
+                (tirx.BufferStore, self._store),
+                # An index is no value, so the walk ends here.
+                (TensorLoad, lambda load, _, __: load),
+                (tirx.Select, self._select),
+                (tvm.ir.Call, self._call),
+                ((tirx.FloatImm, tirx.IntImm), self._number),
+            ],
+        )
 
-    def _store(self, store: Any, _: Any) -> Any:
-        value = structural_mutate(store.value, self._in_value)
+    def _store(self, store: Any, mutator: Any, _: int) -> Any:
+        value = self._within(mutator, (tirx.FloatImm, tirx.IntImm), store.value)
         return tirx.BufferStore(store.buffer, value, store.indices)
 
-    def _select(self, select: Any, mutator: Any) -> Any:
-        condition = structural_mutate(select.condition, self._in_condition)
+    def _select(self, select: Any, mutator: Any, _: int) -> Any:
+        condition = self._condition(mutator, select.condition)
         branches = mutator.mutate(select.true_value), mutator.mutate(select.false_value)
         return tirx.Select(condition, *branches)
 
-    def _call(self, call: Any, mutator: Any) -> Any:
+    def _call(self, call: Any, mutator: Any, _: int) -> Any:
         if not is_if_then_else(call):
             return mutator.default_mutate(call)
         condition, *branches = call.args
-        condition = structural_mutate(condition, self._in_condition)
+        condition = self._condition(mutator, condition)
         return tirx.if_then_else(condition, *map(mutator.mutate, branches))
 
-    def _zero(self, constant: Any, _: Any) -> Any:
-        self.found.append(constant.value)
-        return type(constant)(constant.ty.dtype, 0)
+    def _condition(self, mutator: Any, condition: Any) -> Any:
+        # Its integers are bounds of loops, where it is about padding.
+        return self._within(mutator, (tirx.FloatImm,) if self._numbers else (), condition)
+
+    def _within(self, mutator: Any, numbers: tuple[type, ...], node: Any) -> Any:
+        before, self._numbers = self._numbers, numbers
+        try:
+            return mutator.mutate(node)
+        finally:
+            self._numbers = before
+
+    def _number(self, number: Any, _: Any, __: int) -> Any:
+        if not isinstance(number, self._numbers):
+            return number
+        self.found.append(number.value)
+        return type(number)(number.ty.dtype, 0)
 
 
 def _anchor(module: Any) -> str:

@@ -9,6 +9,7 @@ from typing import Any
 import tvm
 from tvm import tirx
 from tvm.s_tir.analysis import estimate_tir_flops
+from tvm_ffi import structural_walk
 
 from tunebook.cache.errors import ModelError
 from tunebook.cache.keys import WorkloadKey
@@ -107,7 +108,9 @@ def reduction_length(module: Any) -> int:
 
 
 def _written_parameters(function: Any) -> set[int]:
-    stored = {buffer_identity(store.buffer) for store in stores_in(function.body)}
+    stores: list[Any] = []
+    structural_walk(function.body, (tirx.BufferStore, stores.append))
+    stored = {buffer_identity(store.buffer) for store in stores}
     written = {i for i, p in enumerate(function.params) if buffer_identity(p) in stored}
     # A call into a library writes unseen; results are passed last.
     return written or {len(function.params) - 1}
