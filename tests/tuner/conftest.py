@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import shutil
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -16,6 +17,7 @@ import pytest
 import tvm
 from tvm.s_tir import meta_schedule as ms
 
+from tunebook.cache.database import upgrade
 from tunebook.cache.keys import ScheduleKey
 from tunebook.cache.misses import LookupAnswer
 from tunebook.cache.records import Candidate, Measurement, Model, Schedule, Workload
@@ -179,9 +181,17 @@ def sample() -> Callable[..., Candidate]:
     return sampled_candidate
 
 
+@pytest.fixture(scope="session")
+def empty_database(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A file with our schema and nothing in it: copying it is quicker than making another."""
+    path = tmp_path_factory.mktemp("database") / "tunebook.db"
+    upgrade(str(path))
+    return path
+
+
 @pytest.fixture
-def store(tmp_path: Path) -> Iterator[Store]:
-    with Store.open(str(tmp_path / "tunebook.db")) as opened:
+def store(empty_database: Path, tmp_path: Path) -> Iterator[Store]:
+    with Store.open(str(shutil.copy(empty_database, tmp_path))) as opened:
         yield opened
 
 
