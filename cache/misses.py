@@ -125,11 +125,6 @@ def groups(misses: Sequence[Miss]) -> list[MissGroup]:
     return sorted(made, key=lambda group: -len(group.misses))
 
 
-def causes(misses: Sequence[Miss]) -> list[tuple[str, int]]:
-    """The causes of misses in words, each with its count, the most frequent first."""
-    return [(group.cause, len(group.misses)) for group in groups(misses)]
-
-
 def _summary(misses: Sequence[Miss]) -> str:
     head = "1 schedule is missing" if len(misses) == 1 else f"{len(misses)} schedules are missing"
     found = groups(misses)
