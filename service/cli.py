@@ -16,8 +16,11 @@ from tunebook.service import (
     build_command,
     database_command,
     demo_command,
+    export_command,
+    import_command,
     key_command,
     lookup_command,
+    migrate_command,
     target_command,
     tune_command,
 )
@@ -36,8 +39,11 @@ app = typer.Typer(
 app.command("tune")(tune_command.tune)
 app.command("build")(build_command.build)
 app.command("lookup")(lookup_command.lookup)
+app.command("migrate")(migrate_command.migrate)
 app.command("key")(key_command.key)
 app.command("target")(target_command.target)
+app.command("import")(import_command.import_database)
+app.command("export")(export_command.export_database)
 app.command("demo")(demo_command.demo)
 app.add_typer(database_command.app, name="db")
 

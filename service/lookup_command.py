@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
+import sys
+from typing import Annotated
+
+import typer
 from pydantic import BaseModel
 from rich.table import Table
 
 from tunebook.cache.errors import ExitCode
 from tunebook.cache.misses import LookupAnswer, ScheduleMissError
 from tunebook.cache.records import Schedule
+from tunebook.service.explanation import (
+    Near,
+    NearDocument,
+    near_documents,
+    near_misses,
+    show_near,
+)
 from tunebook.service.mending import MendableCache
 from tunebook.service.models import choose, open_model
 from tunebook.service.options import (
@@ -40,10 +51,12 @@ class HitDocument(BaseModel):
 
 
 class LookupDocument(BaseModel):
-    """The answer to a look-up as machines read it."""
+    """The answer to a look-up as machines read it; `near` gives by key what is stored near each
+    miss, where that was asked for."""
 
     hits: list[HitDocument]
     misses: list[MissDocument]
+    near: dict[str, list[NearDocument]]
 
 
 def lookup(
@@ -52,6 +65,9 @@ def lookup(
     shape: Shapes = None,
     layout: LayoutChoice = None,
     accept_emulated: AcceptEmulated = False,
+    explain: Annotated[
+        bool, typer.Option("--explain", help="Show everything that is stored near a miss.")
+    ] = False,
     db: DatabaseUrl = None,
     as_json: AsJson = False,
 ) -> int:
@@ -67,16 +83,20 @@ def lookup(
         options = opened.options(db, choices, accept_emulated=accept_emulated)
         cache = MendableCache(store, options)
         answer = cache.lookup(split.keys, accept_emulated=accept_emulated, hints=split.hints)
+        explained = answer.misses if explain else ()
+        near = near_misses(store, split, explained, emulated=accept_emulated)
     if as_json:
-        print_json(lookup_document(answer))
+        print_json(lookup_document(answer, near))
     else:
         _print_hits(list(answer.hits.values()), len(split.keys))
+        if near:
+            print(show_near(near), file=sys.stderr)
     if answer.misses and not as_json:
         raise ScheduleMissError(answer.misses)
     return ExitCode.MISS if answer.misses else ExitCode.OK
 
 
-def lookup_document(answer: LookupAnswer) -> LookupDocument:
+def lookup_document(answer: LookupAnswer, near: Near) -> LookupDocument:
     """The answer as machines read it."""
     hits = [
         HitDocument(
@@ -87,7 +107,11 @@ def lookup_document(answer: LookupAnswer) -> LookupDocument:
         )
         for key, schedule in answer.hits.items()
     ]
-    return LookupDocument(hits=hits, misses=[miss_document(miss) for miss in answer.misses])
+    return LookupDocument(
+        hits=hits,
+        misses=[miss_document(miss) for miss in answer.misses],
+        near={str(key): near_documents(found) for key, found in near.items()},
+    )
 
 
 def _print_hits(hits: list[Schedule], wanted: int) -> None:

@@ -11,10 +11,12 @@ from pathlib import Path
 from tunebook.cache.database import parse_url
 from tunebook.cache.keys import ScheduleKey
 from tunebook.cache.likeness import NO_HINTS, LookupHints
-from tunebook.cache.misses import LookupAnswer
+from tunebook.cache.misses import LookupAnswer, Miss
 from tunebook.cache.records import Model
 from tunebook.cache.store import Store
 
+# The commands that need boards.
+_ON_BOARDS = (["tunebook", "tune"], ["tunebook", "migrate"])
 DATABASE_VARIABLE = "TUNEBOOK_DATABASE_URL"
 
 
@@ -46,13 +48,20 @@ def fill_in(command: str, options: CommandOptions) -> str:
         words += ["--shape", shape]
     if options.layout is not None:
         words += ["--layout", options.layout]
-    if options.boards is not None and words[:2] == ["tunebook", "tune"]:
+    if options.boards is not None and words[:2] in _ON_BOARDS:
         words += ["--boards", options.boards.board_class]
         if options.boards.tracker is not None:
             words += ["--tracker", options.boards.tracker]
     if options.database is not None:
         words += ["--db", options.database]
     return shlex.join(words)
+
+
+def fill_in_all(misses: Sequence[Miss], options: CommandOptions) -> tuple[Miss, ...]:
+    """The misses with commands that can be run."""
+    return tuple(
+        replace(miss, mending_command=fill_in(miss.mending_command, options)) for miss in misses
+    )
 
 
 def database_to_name(given: str | None) -> str | None:
@@ -84,9 +93,5 @@ class MendableCache:
     ) -> LookupAnswer:
         """See Store.lookup."""
         found = self._store.lookup(keys, accept_emulated=accept_emulated, hints=hints)
-        misses = tuple(
-            replace(miss, mending_command=fill_in(miss.mending_command, self._options))
-            for miss in found.misses
-        )
-        self.answer = LookupAnswer(found.hits, misses)
+        self.answer = LookupAnswer(found.hits, fill_in_all(found.misses, self._options))
         return self.answer

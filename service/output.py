@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from tunebook.cache.keys import ScheduleKey
-from tunebook.cache.misses import Miss
+from tunebook.cache.misses import Miss, groups
 
 
 class DifferenceDocument(BaseModel):
@@ -78,19 +78,25 @@ def print_misses(misses: Sequence[Miss]) -> None:
 
 
 def show_misses(misses: Sequence[Miss]) -> str:
-    """Every miss with its nearest key and the difference, and each mending command once."""
+    """For each cause a line with its count, then its misses with what is nearest and how it
+    differs, then the command that mends them."""
     lines = []
-    for miss in misses:
-        lines.append(f"  {miss.reason.value}: {miss.key.op} | {miss.key.buffers}")
-        lines.append(f"      wanted:  {_rest_of_key(miss.key)}")
-        if miss.nearest in (None, miss.key):
-            lines.append(f"      {miss.explanation}")
-            continue
-        lines.append(f"      nearest: {_nearest(miss.key, miss.nearest)}")
-        told = "; ".join(map(str, miss.differences)) or miss.explanation
-        lines.append(f"      differs: {told}")
-    commands = dict.fromkeys(miss.mending_command for miss in misses)
-    return "\n".join([*lines, *(f"  to mend: {command}" for command in commands)])
+    for group in groups(misses):
+        lines.append(f"{len(group.misses)} {group.cause}")
+        for miss in group.misses:
+            lines += _details(miss)
+        lines.append(f"  to mend: {group.mending_command}")
+    return "\n".join(lines)
+
+
+def _details(miss: Miss) -> list[str]:
+    lines = [f"  {miss.key.op} | {miss.key.buffers}"]
+    lines.append(f"      wanted:  {_rest_of_key(miss.key)}")
+    if miss.nearest is None or miss.nearest == miss.key:
+        return [*lines, f"      {miss.explanation}"]
+    lines.append(f"      nearest: {_nearest(miss.key, miss.nearest)}")
+    told = "; ".join(map(str, miss.differences)) or miss.explanation
+    return [*lines, f"      differs: {told}"]
 
 
 def _rest_of_key(key: ScheduleKey) -> str:

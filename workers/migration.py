@@ -5,17 +5,26 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from tunebook.cache.keys import ScheduleKey
 from tunebook.cache.misses import LookupAnswer, Miss, MissReason
 from tunebook.cache.near_schedules import NearSchedules
 from tunebook.cache.records import Model, Record
 from tunebook.cache.store import Store
+from tunebook.cache.targets import Target
+from tunebook.tuner.frontend import read_model
+from tunebook.tuner.linking import linker_for
+from tunebook.tuner.prepare import Choices, prepare
+from tunebook.tuner.split import split_model
+from tunebook.tuner.stored_choices import stored_choices
+from tunebook.workers.boards import plan_boards
 from tunebook.workers.migration_worker import MigrationWorker, Recipe
 from tunebook.workers.near_candidates import NearCandidates
 from tunebook.workers.progress import ProgressListener
 from tunebook.workers.recovery_trials import recovery_trials
-from tunebook.workers.tuning import TuningPlan
+from tunebook.workers.tuning import BoardRequest, BudgetRequest, TuningPlan
+from tunebook.workers.workbench import WorkerSettings
 
 
 @dataclass(frozen=True)
@@ -40,6 +49,31 @@ class MigrationReport:
     trials: int
     seconds: float
     answer: LookupAnswer
+
+
+def plan_migration(
+    store: Store,
+    path: Path,
+    target: Target,
+    *,
+    shapes: Mapping[str, tuple[int, ...]],
+    board: BoardRequest,
+    choices: Choices | None = None,
+    trust_pickles: bool = False,
+) -> TuningPlan:
+    """Reads and splits the model file at `path` as a build of it would, with the choices that it
+    was tuned with unless others are given.
+
+    `trust_pickles` is for a local command line: reading a .pt2 file runs what it holds. Raises
+    ModelError, UsageError and BoardError.
+    """
+    boards = plan_boards(target, board.boards, board.tracker)
+    linker_for(str(target))
+    imported = read_model(path, shapes, trust_pickles=trust_pickles)
+    chosen = choices or stored_choices(store, imported, target)
+    model = split_model(prepare(imported, target, chosen))
+    settings = WorkerSettings.for_this_machine(board_timeout=board.timeout)
+    return TuningPlan(model, target, boards, BudgetRequest(), settings)
 
 
 def migrate(

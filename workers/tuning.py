@@ -88,14 +88,17 @@ def plan_tuning(
     linker_for(str(target))
     imported = read_model(path, shapes, trust_pickles=trust_pickles)
     model = split_model(prepare(imported, target, choices))
-    tasks = len(model.tasks)
+    settings = WorkerSettings.for_this_machine(board_timeout=board.timeout, seed=seed)
+    _require_a_trial_for_each_task(budget, len(model.tasks))
+    return TuningPlan(model, target, boards, budget, settings)
+
+
+def _require_a_trial_for_each_task(budget: BudgetRequest, tasks: int) -> None:
     if budget.trials is not None and budget.trials < tasks:
         raise BudgetError(
             f"--trials {budget.trials} is below one trial per task: this model has {tasks} tasks, "
             f"so give --trials {tasks} or more"
         )
-    settings = WorkerSettings.for_this_machine(board_timeout=board.timeout, seed=seed)
-    return TuningPlan(model, target, boards, budget, settings)
 
 
 def tune(plan: TuningPlan, store: Store, listener: ProgressListener) -> TuneReport:

@@ -60,6 +60,32 @@ def convolution() -> Any:
     )
 
 
+def scaled_convolution(
+    *,
+    batch: int = 1,
+    dilation: int = 1,
+    scale: float = 0.5,
+    add: bool = False,
+    dtype: str = "float32",
+) -> Any:
+    """A convolution of 8 channels on a 16x16 image, perhaps with its input added, a relu, and a
+    scaling by a constant: one task."""
+    kind = helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
+    around = {"pads": [dilation] * 4, "dilations": [dilation] * 2}
+    added = [helper.make_node("Add", ["c", "x"], ["a"])] if add else []
+    return model_of(
+        [
+            helper.make_node("Conv", ["x", "w"], ["c"], **around),
+            *added,
+            helper.make_node("Relu", ["a" if add else "c"], ["r"]),
+            helper.make_node("Mul", ["r", "scale"], ["y"]),
+        ],
+        {"x": (kind, [batch, 8, 16, 16])},
+        {"y": kind},
+        {"w": random(8, 8, 3, 3, dtype=dtype), "scale": np.array(scale, dtype)},
+    )
+
+
 def two_strides() -> Any:
     """Two convolutions with the same operators, shapes and dtypes of everything, told apart by
     stride and padding alone: 9x9 to 5x5 by stride 2 with padding, and by stride 1 without."""

@@ -1,0 +1,178 @@
+"""`tunebook migrate`: makes a model's missing schedules from near ones, without a search."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from pydantic import BaseModel
+from rich.table import Table
+
+from tunebook.cache.errors import ExitCode
+from tunebook.cache.misses import ScheduleMissError
+from tunebook.service.durations import parse_duration, show_duration
+from tunebook.service.mending import CommandOptions, database_to_name, fill_in_all
+from tunebook.service.models import boards_for
+from tunebook.service.options import (
+    AsJson,
+    Boards,
+    BoardTimeout,
+    DatabaseUrl,
+    LayoutChoice,
+    ModelPath,
+    Shapes,
+    TargetText,
+    Tracker,
+    open_store,
+)
+from tunebook.service.output import (
+    MissDocument,
+    miss_document,
+    print_json,
+    print_table,
+    print_text,
+    show_seconds,
+)
+from tunebook.service.tune_view import ProgressView
+
+if TYPE_CHECKING:
+    from tunebook.workers.migration import MigratedTask, MigrationReport
+
+_MOST_TRIALS = 1000
+
+
+class MigratedTaskDocument(BaseModel):
+    """What became of a miss as machines read it; without `seconds` nothing is served for it."""
+
+    key: str
+    reason: str
+    nearest: str | None
+    trials: int
+    seconds: float | None
+    origin: str | None
+
+
+class MigrateDocument(BaseModel):
+    """A migration as machines read it."""
+
+    trials: int
+    seconds: float
+    hits: int
+    tasks: list[MigratedTaskDocument]
+    misses: list[MissDocument]
+
+
+def migrate(
+    model: ModelPath,
+    target: TargetText,
+    trials_per_task: Annotated[
+        int | None,
+        typer.Option(
+            "--trials-per-task",
+            min=1,
+            max=_MOST_TRIALS,
+            help="At most this many trials for each missing schedule (1 to 8, by its reason).",
+        ),
+    ] = None,
+    shape: Shapes = None,
+    layout: LayoutChoice = None,
+    boards: Boards = None,
+    tracker: Tracker = None,
+    board_timeout: BoardTimeout = "60s",
+    db: DatabaseUrl = None,
+    as_json: AsJson = False,
+) -> int:
+    """Make missing schedules from those of near workloads, verified and measured on a board."""
+    timeout = parse_duration(board_timeout)
+
+    # Only here: neither `tunebook db` nor `tunebook --help` should wait for TVM.
+    from tunebook.tuner.prepare import Choices
+    from tunebook.tuner.shapes import parse_shape_options
+    from tunebook.workers.boards import target_for_boards
+    from tunebook.workers.migration import migrate as run_migration
+    from tunebook.workers.migration import plan_migration
+    from tunebook.workers.tuning import BoardRequest
+
+    with open_store(db) as store, ProgressView(quiet=as_json) as view:
+        plan = plan_migration(
+            store,
+            model,
+            target_for_boards(target, boards, tracker),
+            shapes=parse_shape_options(shape or []),
+            board=BoardRequest(boards, tracker, timeout),
+            choices=None if layout is None else Choices(layout.value),
+            trust_pickles=True,
+        )
+        report = run_migration(plan, store, view.show, trials_per_task=trials_per_task)
+    options = CommandOptions(
+        model,
+        Path(model.stem),
+        tuple(shape or ()),
+        database_to_name(db),
+        boards_for(plan.target, accept_emulated=plan.boards.emulated),
+        plan.model.choices.partition("=")[2] or None,
+    )
+    misses = fill_in_all(report.answer.misses, options)
+    if as_json:
+        print_json(_document(report, [miss_document(miss) for miss in misses]))
+        return ExitCode.MISS if misses else ExitCode.OK
+    _print_report(report)
+    if misses:
+        raise ScheduleMissError(misses)
+    return ExitCode.OK
+
+
+def _document(report: MigrationReport, misses: list[MissDocument]) -> MigrateDocument:
+    return MigrateDocument(
+        trials=report.trials,
+        seconds=report.seconds,
+        hits=len(report.answer.hits),
+        tasks=[_task_document(task) for task in report.tasks],
+        misses=misses,
+    )
+
+
+def _task_document(task: MigratedTask) -> MigratedTaskDocument:
+    served = task.served
+    return MigratedTaskDocument(
+        key=str(task.miss.key),
+        reason=task.miss.reason.value,
+        nearest=None if task.near is None else str(task.near.key),
+        trials=task.trials,
+        seconds=None if served is None else served.measurement.seconds,
+        origin=None if served is None else served.candidate.origin or None,
+    )
+
+
+def _print_report(report: MigrationReport) -> None:
+    if report.tasks:
+        print_table(_table(report))
+    made = sum(task.served is not None for task in report.tasks)
+    wanted = len(report.model.keys)
+    if not report.tasks:
+        print_text(f"Nothing was missing: {wanted} of {wanted} schedules are in the cache.")
+        return
+    print_text(
+        f"{made} of {len(report.tasks)} missing schedules were made with {report.trials} trials in "
+        f"{show_duration(report.seconds)}; {len(report.answer.hits)} of {wanted} are in the cache."
+    )
+
+
+def _table(report: MigrationReport) -> Table:
+    table = Table(title=f"{report.model.target}  {report.model.compiler}", title_justify="left")
+    table.add_column("key (op | buffers | hash)", overflow="fold")
+    table.add_column("missed", no_wrap=True)
+    for name in ("trials", "time"):
+        table.add_column(name, justify="right", no_wrap=True)
+    table.add_column("made from", overflow="fold")
+    for task in report.tasks:
+        key, served = task.miss.key, task.served
+        table.add_row(
+            f"{key.op} | {key.buffers} | {key.workload_hash}",
+            task.miss.reason.value,
+            str(task.trials),
+            show_seconds(None if served is None else served.measurement.seconds),
+            "-" if served is None else served.candidate.origin or served.candidate.source.value,
+        )
+    return table
