@@ -17,6 +17,7 @@ from typing import Any
 import tvm
 from tvm import relax, topi
 
+from tunebook.tuner.legalized_calls import LegalizedCalls
 from tunebook.tuner.op_attributes import attributes_of
 from tunebook.tuner.tvm_compat import added_functions
 
@@ -39,10 +40,11 @@ class OpNameRecorder:
 
     def __init__(self) -> None:
         self._made: dict[str, set[tuple[str, str]]] = {}
+        self._calls = LegalizedCalls()
 
     def legalizers(self) -> dict[str, Any]:
         """TVM's own legalization of every operator, each noting what it makes."""
-        return {name: self._noting(legalize) for name, legalize in _legalizations()}
+        return {name: self._noting(name, legalize) for name, legalize in _legalizations()}
 
     def operator_of(self, function: str) -> tuple[str, str]:
         """The operator behind a function of the legalized module and its attributes as JSON text.
@@ -52,16 +54,21 @@ class OpNameRecorder:
         made = self._made.get(function)
         return min(made) if made else (known_operator(function), "{}")
 
-    def _noting(self, legalize: Any) -> Any:
+    def _noting(self, operator: str, legalize: Any) -> Any:
         def legalize_and_note(builder: Any, call: Any) -> Any:
             attributes = json.dumps(attributes_of(call), sort_keys=True)
+            before = self._calls.find(operator, attributes, call)
+            if before is not None:
+                return before
 
             def note(function: str, asked_for: str) -> None:
-                operator = _without_prefix(asked_for), attributes
-                self._made.setdefault(function, set()).add(operator)
+                made = _without_prefix(asked_for), attributes
+                self._made.setdefault(function, set()).add(made)
 
             with added_functions(note):
-                return legalize(builder, call)
+                result = legalize(builder, call)
+            self._calls.keep(operator, attributes, call, result)
+            return result
 
         return legalize_and_note
 
