@@ -150,18 +150,20 @@ def _of_own_records(key: ScheduleKey, own: OwnRecords, accept_emulated: bool) ->
 def _of_near_key(wanted: WantedKey, near: NearKey) -> _Finding:
     key = wanted.key
     found = differences(key, near.key, wanted.program.likeness, near.likeness)
-    how = _HOW_TUNED[near.reason]
-    if near.reason is MissReason.OTHER_ATTRIBUTES and not _tells_attributes(found):
-        how = "as another program of the same buffers"
-    told = f"{key.op} was tuned only {how}: {'; '.join(map(str, found))}"
+    told = f"{key.op} was tuned only {_how_tuned(key, near, found)}: {'; '.join(map(str, found))}"
     if key.workload == near.key.workload:
         target = shlex.quote(near.key.target)
         told += f"; or, where that fits the board, use --target {target}"
     return _Finding(key, near.reason, told, near.key, found)
 
 
-def _tells_attributes(found: Sequence[Difference]) -> bool:
-    return any(one.field.startswith("attributes.") for one in found)
+def _how_tuned(key: ScheduleKey, near: NearKey, found: Sequence[Difference]) -> str:
+    if near.reason is MissReason.OTHER_CONSTANTS and near.key.workload_hash == key.workload_hash:
+        return "under another name of the same program"
+    tells_attributes = any(one.field.startswith("attributes.") for one in found)
+    if near.reason is MissReason.OTHER_ATTRIBUTES and not tells_attributes:
+        return "as another program of the same buffers"
+    return _HOW_TUNED[near.reason]
 
 
 def _never_tuned(key: ScheduleKey) -> _Finding:

@@ -124,10 +124,7 @@ def _programs() -> Any:
     same_shapes = (_W.op == _text("op"), _W.shapes == _text("shapes"))
     same_buffers = _W.buffers == _text("buffers")
     parts = [
-        _some(
-            *(_W.hash == _text("hash"), own_compiler, _W.op == _text("op"), same_buffers),
-            order=newest,
-        ),
+        _some(_W.hash == _text("hash"), own_compiler, order=newest),
         _some(_W.structure == _text("structure"), own_compiler, order=newest),
         _some(*same_shapes, own_compiler, same_buffers, order=newest),
         _some(*same_shapes, own_compiler, ~same_buffers, order=newest),

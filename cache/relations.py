@@ -2,7 +2,8 @@
 
 Programs, the first that holds:
 
-- `other-constants`: the same compiler, structure and buffers.
+- `other-constants`: the same compiler, structure and buffers. So it is called too where even the
+  hash is the same, and only the op is named otherwise.
 - of the same op and buffers: `other-pipeline` where attributes differ that name a layout,
   `other-attributes` where other ones do, `other-compiler` of another compiler, and else
   `other-attributes`, whatever it is that the attributes do not tell.
@@ -58,9 +59,11 @@ def relation_of_programs(wanted: Program, other: Program) -> MissReason | None:
     """How a program other than the wanted one is related to it; None: not at all."""
     mine, theirs = wanted.key, other.key
     same_compiler = mine.compiler == theirs.compiler
-    if same_compiler and mine.buffers == theirs.buffers and _agree(wanted, other, "structure"):
+    same_buffers = mine.buffers == theirs.buffers
+    same_structure = mine.hash == theirs.hash or _agree(wanted, other, "structure")
+    if same_compiler and same_buffers and same_structure:
         return MissReason.OTHER_CONSTANTS
-    if mine.op == theirs.op and mine.buffers == theirs.buffers:
+    if mine.op == theirs.op and same_buffers:
         return _of_same_buffers(wanted.likeness, other.likeness, same_compiler)
     if same_compiler and _agree(wanted, other, "anchor"):
         return MissReason.OTHER_FUSION

@@ -251,6 +251,13 @@ TWO_DIFFERENCES = [
         ),
     ),
     NearCase(
+        name="the same program, its op named otherwise",
+        stored=replace(conv(), key=replace(WANTED.key, op="conv2d+add+maximum")),
+        reason=MissReason.OTHER_CONSTANTS,
+        told=f"under another name of the same program: op: wanted {OP}, stored conv2d+add+maximum",
+        differences=(Difference("op", OP, "conv2d+add+maximum"),),
+    ),
+    NearCase(
         name="another program that no attribute tells",
         stored=conv(program="who knows"),
         reason=MissReason.OTHER_ATTRIBUTES,
