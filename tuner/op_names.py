@@ -57,7 +57,8 @@ class OpNameRecorder:
     def _noting(self, operator: str, legalize: Any) -> Any:
         def legalize_and_note(builder: Any, call: Any) -> Any:
             attributes = json.dumps(attributes_of(call), sort_keys=True)
-            before = self._calls.find(operator, attributes, call)
+            arguments = list(call.args)
+            before = self._calls.find(operator, attributes, arguments)
             if before is not None:
                 return before
 
@@ -67,7 +68,7 @@ class OpNameRecorder:
 
             with added_functions(note):
                 result = legalize(builder, call)
-            self._calls.keep(operator, attributes, call, result)
+            self._calls.keep(operator, attributes, arguments, result)
             return result
 
         return legalize_and_note
