@@ -14,6 +14,11 @@ from tunebook.cache.misses import Miss, ScheduleMissError
 from tunebook.cache.targets import Target
 from tunebook.service.build_command import BuildDocument, build_document
 from tunebook.service.mending import CommandOptions, MendableCache, database_to_name
+from tunebook.service.migrate_command import (
+    MigrateDocument,
+    migrate_document,
+    print_migrate_summary,
+)
 from tunebook.service.options import AsJson, DatabaseUrl, open_store
 from tunebook.service.output import (
     MissDocument,
@@ -34,11 +39,14 @@ from tunebook.service.tune_view import (
 if TYPE_CHECKING:
     from tunebook.tuner.compiled_model import CompiledModel
     from tunebook.tuner.imported_model import ImportedModel
+    from tunebook.workers.migration import MigrationReport
     from tunebook.workers.tuning import TuneReport, TuningPlan
 
 
 # Of probabilities; sums in another order differ by less.
 _LARGEST_DIFFERENCE = 1e-3
+# Of each schedule that misses in the end: a quick demo, and one to spare.
+_TRIALS_TO_MEND = 2
 
 
 class ComparisonDocument(BaseModel):
@@ -60,6 +68,8 @@ class DemoDocument(BaseModel):
     second_tune: TuneDocument
     missed_target: str
     misses: list[MissDocument]
+    migration: MigrateDocument
+    mended_build: BuildDocument
 
 
 def demo(
@@ -67,7 +77,7 @@ def demo(
     db: DatabaseUrl = None,
     as_json: AsJson = False,
 ) -> None:
-    """Tune a real model, build it, compare it, tune it again, and miss on another target."""
+    """Tune a real model, build it, compare it, tune it again, miss on another target, mend that."""
     with tempfile.TemporaryDirectory(prefix="tunebook-demo-") as name:
         document = _Demo(Path(name), db, trials, quiet=as_json).run()
     if as_json:
@@ -95,13 +105,14 @@ class _Demo:
         from tunebook.tuner.frontend import read_model
         from tunebook.workers.demonstration import DEMO_SHAPES
 
-        plan = self._plan()
+        plan = self._plan(self._target, self._trials)
         first = self._tune(plan)
         model = read_model(self._path, DEMO_SHAPES)
         tuned, untuned = self._build(model, len(first.tasks))
         comparison = self._compare(untuned, tuned)
         second = self._tune_again(plan)
         other, misses = self._miss(model)
+        migrated, mended = self._mend(model, other)
         return DemoDocument(
             first_tune=tune_document(first),
             build=build_document(tuned),
@@ -109,17 +120,19 @@ class _Demo:
             second_tune=tune_document(second),
             missed_target=str(other),
             misses=[miss_document(miss) for miss in misses],
+            migration=migrate_document(migrated, migrated.answer.misses),
+            mended_build=build_document(mended),
         )
 
-    def _plan(self) -> TuningPlan:
+    def _plan(self, target: Target, trials: int | None) -> TuningPlan:
         from tunebook.workers.demonstration import DEMO_SHAPES
         from tunebook.workers.tuning import BoardRequest, BudgetRequest, plan_tuning
 
         return plan_tuning(
             self._path,
-            self._target,
+            target,
             shapes=DEMO_SHAPES,
-            budget=BudgetRequest(trials=self._trials),
+            budget=BudgetRequest(trials=trials),
             board=BoardRequest(),
         )
 
@@ -194,6 +207,21 @@ class _Demo:
             self._say(f"   refused: {error}\n{show_misses(error.misses)}")
             return other, error.misses
         raise TunebookError(f"the build for {other} found schedules that were never tuned for it")
+
+    def _mend(self, model: ImportedModel, other: Target) -> tuple[MigrationReport, CompiledModel]:
+        """Makes what missed from what was tuned, and builds again."""
+        from tunebook.tuner.compile_model import compile_model
+        from tunebook.workers.migration import migrate
+
+        self._say("6. Mend that without a search: the same schedules, verified and measured")
+        plan = self._plan(other, None)
+        with open_store(self._db) as store, ProgressView(quiet=self._quiet) as view:
+            report = migrate(plan, store, view.show, trials_per_task=_TRIALS_TO_MEND)
+            if not self._quiet:
+                print_migrate_summary(report)
+            mended = compile_model(model, other, cache=store, output=self._folder / "mended")
+        self._say(f"   {mended.hits} of {len(plan.model.keys)} schedules came from the cache")
+        return report, mended
 
     def _run_tuning(self, plan: TuningPlan) -> TuneReport:
         from tunebook.workers.tuning import tune

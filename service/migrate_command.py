@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -10,7 +11,7 @@ from pydantic import BaseModel
 from rich.table import Table
 
 from tunebook.cache.errors import ExitCode
-from tunebook.cache.misses import ScheduleMissError
+from tunebook.cache.misses import Miss, ScheduleMissError
 from tunebook.service.durations import parse_duration, show_duration
 from tunebook.service.mending import CommandOptions, database_to_name, fill_in_all
 from tunebook.service.models import boards_for
@@ -115,21 +116,22 @@ def migrate(
     )
     misses = fill_in_all(report.answer.misses, options)
     if as_json:
-        print_json(_document(report, [miss_document(miss) for miss in misses]))
+        print_json(migrate_document(report, misses))
         return ExitCode.MISS if misses else ExitCode.OK
-    _print_report(report)
+    print_migrate_report(report)
     if misses:
         raise ScheduleMissError(misses)
     return ExitCode.OK
 
 
-def _document(report: MigrationReport, misses: list[MissDocument]) -> MigrateDocument:
+def migrate_document(report: MigrationReport, misses: Sequence[Miss]) -> MigrateDocument:
+    """A migration as machines read it, with what is still missing."""
     return MigrateDocument(
         trials=report.trials,
         seconds=report.seconds,
         hits=len(report.answer.hits),
         tasks=[_task_document(task) for task in report.tasks],
-        misses=misses,
+        misses=[miss_document(miss) for miss in misses],
     )
 
 
@@ -145,9 +147,15 @@ def _task_document(task: MigratedTask) -> MigratedTaskDocument:
     )
 
 
-def _print_report(report: MigrationReport) -> None:
+def print_migrate_report(report: MigrationReport) -> None:
+    """The table of what was missing, and what the migration did."""
     if report.tasks:
         print_table(_table(report))
+    print_migrate_summary(report)
+
+
+def print_migrate_summary(report: MigrationReport) -> None:
+    """What the migration did, and how many schedules the cache has now."""
     made = sum(task.served is not None for task in report.tasks)
     wanted = len(report.model.keys)
     if not report.tasks:

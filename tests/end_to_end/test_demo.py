@@ -15,7 +15,7 @@ TASKS = 22
 TRIALS = 24
 
 
-def test_the_demo_tunes_builds_compares_tunes_again_and_misses(
+def test_the_demo_tunes_builds_compares_tunes_again_misses_and_mends(
     tunebook: Any, magika: Path, tmp_path: Path
 ) -> None:
     """`magika` skips this where the demo's model is not installed."""
@@ -27,6 +27,9 @@ def test_the_demo_tunes_builds_compares_tunes_again_and_misses(
     assert (told["build"]["hits"], told["build"]["misses"]) == (TASKS, [])
     assert told["second_tune"]["trials"] == 0
     assert [miss["reason"] for miss in told["misses"]] == ["other-target"] * TASKS
+    assert len(told["migration"]["tasks"]) == TASKS
+    assert TASKS <= told["migration"]["trials"] <= 2 * TASKS
+    assert (told["mended_build"]["hits"], told["mended_build"]["misses"]) == (TASKS, [])
     compared = told["comparison"]
     assert 0 <= compared["largest_difference"] < 1e-3
     for build in ("untuned", "tuned", "onnxruntime"):
