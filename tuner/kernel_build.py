@@ -17,6 +17,7 @@ from tunebook.tuner.linking import LinkError, linker_for
 from tunebook.tuner.llvm_targets import tvm_target
 from tunebook.tuner.one_line import one_line
 from tunebook.tuner.replay import replay
+from tunebook.tuner.scratch_memory import takes_too_much
 from tunebook.tuner.trials import BuildFailure, BuildJob, BuiltLibrary, CannotBuild
 
 # What is kept parsed: a round works on one program, overlapping rounds on a few.
@@ -46,6 +47,9 @@ def _build(job: BuildJob, began: float) -> BuiltLibrary | BuildFailure:
     mod, features = _program(request.tir), None
     if request.trace is not None:
         schedule = replay(mod, request.trace)
+        excess = takes_too_much(schedule.mod, mod)
+        if excess:
+            return BuildFailure(ErrorClass.BUILD, excess, time.monotonic() - began)
         mod, features = schedule.mod, _features(schedule, target)
     name = module_hash(mod)
     if request.module_hash not in (None, name):

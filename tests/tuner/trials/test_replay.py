@@ -1,4 +1,4 @@
-"""A trace is replayed in one place, which checks it first."""
+"""A trace is replayed as it is, or step by step, in one place each, and checked first."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ import tunebook.workers
 from tunebook.cache.errors import UntrustedTraceError
 from tunebook.tuner.hashing import module_hash
 from tunebook.tuner.replay import replay
+from tunebook.tuner.trace_steps import steps_of
 
 PACKAGES = (tunebook.cache, tunebook.tuner, tunebook.workers)
 INJECTING = [
@@ -38,6 +39,11 @@ def test_a_trace_that_carries_code_is_refused(matmul_program) -> None:
         replay(tvm.ir.load_json(matmul_program.tir), json.dumps(INJECTING))
 
 
+def test_a_trace_that_carries_code_has_no_steps() -> None:
+    with pytest.raises(UntrustedTraceError, match="pragma_import_llvm"):
+        steps_of(json.dumps(INJECTING))
+
+
 def test_no_other_module_replays_one() -> None:
     files = [file for one in PACKAGES for file in Path(one.__file__).parent.rglob("*.py")]
     assert len(files) > 50
@@ -47,4 +53,4 @@ def test_no_other_module_replays_one() -> None:
         for name in ("apply_json_to_schedule", "apply_to_schedule")
         if name in file.read_text(encoding="utf-8")
     }
-    assert replaying == {"replay.py"}
+    assert replaying == {"replay.py", "trace_steps.py"}
