@@ -50,7 +50,7 @@ def program_distance(wanted: Program, other: Program) -> tuple[Any, ...]:
     mine, theirs = wanted.key, other.key
     unlike, doublings = _extents_apart(parsed_buffers(mine.buffers), parsed_buffers(theirs.buffers))
     return (
-        _operators_apart(mine.op, theirs.op) if mine.op != theirs.op else 0,
+        _operators_apart(mine.op, theirs.op),
         _attributes_apart(wanted.likeness.attributes, other.likeness.attributes),
         unlike,
         doublings,
@@ -153,11 +153,13 @@ def _buffer_differences(
     return found
 
 
+@lru_cache(maxsize=1 << 14)
 def _operators_apart(wanted: str, other: str) -> int:
     mine, theirs = Counter(wanted.split("+")), Counter(other.split("+"))
     return ((mine - theirs) + (theirs - mine)).total()
 
 
+@lru_cache(maxsize=1 << 14)
 def _attributes_apart(wanted: str, other: str) -> int:
     if wanted and wanted == other:
         return 0
@@ -167,6 +169,7 @@ def _attributes_apart(wanted: str, other: str) -> int:
     return sum(mine.get(name) != theirs.get(name) for name in {*mine, *theirs})
 
 
+@lru_cache(maxsize=1 << 14)
 def _constants_apart(wanted: str, other: str) -> int:
     if wanted and wanted == other:
         return 0
@@ -192,8 +195,9 @@ def _extents_apart(mine: tuple[Buffer, ...], theirs: tuple[Buffer, ...]) -> tupl
         if one.dtype != another.dtype or len(one.shape) != len(another.shape):
             unlike += 1
         elif one.shape != another.shape:
-            for extent, other_extent in zip(one.shape, another.shape, strict=True):
-                doublings += abs(math.log2(max(1, extent) / max(1, other_extent)))
+            for extents in zip(one.shape, another.shape, strict=True):
+                if extents[0] != extents[1]:
+                    doublings += abs(math.log2(max(1, extents[0]) / max(1, extents[1])))
     return unlike, doublings
 
 
