@@ -98,7 +98,8 @@ class Schedule:
 
 @dataclass(frozen=True)
 class Workload:
-    """A workload with what is needed to schedule it again: its TIR as TVM's JSON text."""
+    """A workload with what is needed to schedule it again: its TIR as TVM's JSON text, which is
+    left out (empty) where a model is only looked up."""
 
     key: WorkloadKey
     tir: str

@@ -17,7 +17,12 @@ from tunebook.cache.tables import ModelRow, ModelTaskRow, TargetRow, WorkloadRow
 
 
 def save_model(session: Session, model: Model) -> int:
-    """Stores the model, its workloads and tasks where they are not yet; gives the model's id."""
+    """Stores the model, its workloads and tasks where they are not yet; gives the model's id.
+
+    Raises ValueError for a model that was split without its programs.
+    """
+    if not all(task.workload.tir for task in model.tasks):
+        raise ValueError("a model is stored with its programs: split it with their TIR")
     target_id = ensure_target(session, model.target, model.target_features)
     identity = {
         "digest": model.digest,

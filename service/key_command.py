@@ -119,7 +119,7 @@ def _split(
 
     with open_store_if_any(db) as store:
         choices = choose(opened, layout, store)
-    return split_model(prepare(opened.imported, opened.target, choices))
+    return split_model(prepare(opened.imported, opened.target, choices), with_tir=False)
 
 
 def _key_document(task: Task, target: str) -> KeyDocument:

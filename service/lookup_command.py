@@ -79,7 +79,7 @@ def lookup(
 
     with open_store(db, read_only=True) as store:
         choices = choose(opened, layout, store)
-        split = split_model(prepare(opened.imported, opened.target, choices))
+        split = split_model(prepare(opened.imported, opened.target, choices), with_tir=False)
         options = opened.options(db, choices, accept_emulated=accept_emulated)
         cache = MendableCache(store, options)
         answer = cache.lookup(split.keys, accept_emulated=accept_emulated, hints=split.hints)

@@ -93,7 +93,7 @@ def compile_model(
     resolved = resolve_target(target) if isinstance(target, str) else target
     library = _library_path(output)
     prepared = prepare(imported, resolved, choices or stored_choices(cache, imported, resolved))
-    split = split_model(prepared)
+    split = split_model(prepared, with_tir=False)
     keys = [task.workload.key.on(split.target) for task in split.tasks]
     answer = cache.lookup(keys, accept_emulated=accept_emulated, hints=split.hints)
     if answer.misses and on_miss == "error":

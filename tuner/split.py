@@ -23,21 +23,25 @@ from tunebook.tuner.prepare import PreparedModule
 from tunebook.tuner.program import arguments_of, flops_of
 
 
-def split(prepared: PreparedModule) -> tuple[Task, ...]:
-    """The tasks of a prepared model, in the order of their keys."""
-    tasks = [Task(_workload(one), one.weight) for one in _programs(prepared)]
+def split(prepared: PreparedModule, *, with_tir: bool = True) -> tuple[Task, ...]:
+    """The tasks of a prepared model, in the order of their keys; see `split_model`."""
+    tasks = [Task(_workload(one, with_tir), one.weight) for one in _programs(prepared)]
     return tuple(sorted(tasks, key=lambda task: task.workload.key))
 
 
-def split_model(prepared: PreparedModule) -> Model:
-    """The model as records hold it: digest, shapes, target, compiler, choices and tasks."""
+def split_model(prepared: PreparedModule, *, with_tir: bool = True) -> Model:
+    """The model as records hold it: digest, shapes, target, compiler, choices and tasks.
+
+    Writing the programs' TIR takes as long as all the rest; whoever only looks up does without.
+    Such a model cannot be stored.
+    """
     return Model(
         digest=prepared.model.digest,
         shapes=prepared.model.shapes,
         target=str(prepared.target),
         compiler=compiler_text(),
         choices=str(prepared.choices),
-        tasks=split(prepared),
+        tasks=split(prepared, with_tir=with_tir),
         target_features=target_features(prepared.target),
     )
 
@@ -84,7 +88,7 @@ def _called(module: Any) -> Iterator[Any]:
             yield from (call.args[0] for call in calls if call.op.same_as(call_tir))
 
 
-def _workload(program: _Program) -> Workload:
+def _workload(program: _Program, with_tir: bool) -> Workload:
     # Of operators that come to the same program, always the first by name.
     operators = min(program.operators)
     key = WorkloadKey(
@@ -95,7 +99,7 @@ def _workload(program: _Program) -> Workload:
     )
     return Workload(
         key,
-        tvm.ir.save_json(program.module),
+        tvm.ir.save_json(program.module) if with_tir else "",
         flops_of(program.module),
         likeness_of(program.module, operators.attributes),
     )

@@ -17,6 +17,7 @@ from tvm.s_tir.meta_schedule.relax_integration import extract_tasks
 from tunebook.cache.buffers import buffers_text
 from tunebook.cache.keys import WorkloadKey
 from tunebook.cache.records import Candidate, Task
+from tunebook.cache.store import Store
 from tunebook.cache.targets import Target
 from tunebook.tuner.compiler import compiler_text
 from tunebook.tuner.hashing import module_hash
@@ -189,3 +190,13 @@ def test_scripted_models_are_written_by_one_command(
     script = Path(__file__).with_name("onnx_models.py")
     subprocess.run([sys.executable, str(script), str(tmp_path)], check=True, capture_output=True)
     assert {path.stem for path in tmp_path.glob("*.onnx")} == set(onnx_models.SCRIPTED)
+
+
+def test_a_model_split_to_be_looked_up_is_never_stored(
+    read: Read, host: Target, store: Store
+) -> None:
+    prepared = prepare(read("convolution"), host)
+    model = split_model(prepared, with_tir=False)
+    assert model.keys == split_model(prepared).keys
+    with pytest.raises(ValueError, match="with their TIR"):
+        store.save_model(model)
