@@ -7,24 +7,23 @@ the hash of the trace itself stands there (`trace-...`), which says that nobody 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
-from sqlalchemy import Table, delete, exists, select, update
+from sqlalchemy import Table, delete, select, update
 from sqlalchemy.dialects import postgresql, sqlite
-from sqlalchemy.orm import Session, aliased
+from sqlalchemy.orm import Session
 
-from tunebook.cache.identities import ensure_target, find_ids, find_workload, insert_workload
+from tunebook.cache.identities import ensure_target, find_ids, insert_workload, key_of
 from tunebook.cache.keys import ScheduleKey, WorkloadKey
 from tunebook.cache.known_workloads import find_workloads
 from tunebook.cache.records import ErrorClass, Source, Workload
-from tunebook.cache.tables import RecordRow
+from tunebook.cache.tables import RecordRow, WorkloadRow
 
 FAILURE_TEXT = "imported as a failure; the file does not say how it failed"
 _UNREPLAYED = "trace-"
-_PLACE = ("workload_id", "target_id", "emulated")
 _CHUNK = 200
 
 
@@ -81,25 +80,42 @@ def replayed_traces(session: Session, key: ScheduleKey) -> frozenset[str]:
 
 def import_records(session: Session, records: Sequence[ImportedRecord]) -> int:
     """See Store.import_records."""
-    places = {key: _place(session, key) for key in sorted({record.key for record in records})}
+    places = _places(session, {record.key for record in records})
     rows: dict[tuple[int, int, str], dict[str, Any]] = {}
+    named: dict[tuple[int, int], dict[str, str]] = {}
     for record in records:
-        row = _row(record, *places[record.key])
-        rows.setdefault((row["workload_id"], row["target_id"], row["module_hash"]), row)
+        place = places[record.key]
+        row = _row(record, *place)
+        rows.setdefault((*place, row["module_hash"]), row)
         if record.module_hash is not None:
-            _name_module(session, row, trace_hash(record.trace))
+            named.setdefault(place, {})[trace_hash(record.trace)] = record.module_hash
+    for place in sorted(named):
+        names = sorted(named[place])
+        for start in range(0, len(names), _CHUNK):
+            _name_modules(
+                session, place, {name: named[place][name] for name in names[start : start + _CHUNK]}
+            )
     # All programs that import take the rows in one order.
-    ordered = [rows[identity] for identity in sorted(rows)]
-    return sum(
-        _insert(session, ordered[start : start + _CHUNK])
-        for start in range(0, len(ordered), _CHUNK)
-    )
+    return _insert(session, [rows[identity] for identity in sorted(rows)])
 
 
-def _place(session: Session, key: ScheduleKey) -> tuple[int, int]:
-    workload_id = find_workload(session, key.workload)
-    assert workload_id is not None, f"import_workloads comes first: {key.workload}"
-    return workload_id, ensure_target(session, key.target)
+def _places(session: Session, keys: Set[ScheduleKey]) -> dict[ScheduleKey, tuple[int, int]]:
+    """The ids of workloads and targets."""
+    hashes = sorted({key.workload_hash for key in keys})
+    workloads: dict[WorkloadKey, int] = {}
+    for start in range(0, len(hashes), _CHUNK):
+        for row in session.execute(
+            select(
+                WorkloadRow.id,
+                WorkloadRow.op,
+                WorkloadRow.buffers,
+                WorkloadRow.compiler,
+                WorkloadRow.hash,
+            ).where(WorkloadRow.hash.in_(hashes[start : start + _CHUNK]))
+        ):
+            workloads[key_of(row, "").workload] = row.id
+    targets = {text: ensure_target(session, text) for text in sorted({key.target for key in keys})}
+    return {key: (workloads[key.workload], targets[key.target]) for key in keys}
 
 
 def _row(record: ImportedRecord, workload_id: int, target_id: int) -> dict[str, Any]:
@@ -119,30 +135,34 @@ def _row(record: ImportedRecord, workload_id: int, target_id: int) -> dict[str, 
     }
 
 
-def _name_module(session: Session, row: dict[str, Any], unreplayed: str) -> None:
-    """Gives a record that was imported before its trace was replayed its module's hash; where that
-    module has a record already, the imported one goes."""
-    before = {
-        **{name: row[name] for name in _PLACE},
-        "module_hash": unreplayed,
-        "source": Source.IMPORT.value,
-    }
-    other = aliased(RecordRow)
-    taken = exists().where(
-        other.workload_id == RecordRow.workload_id,
-        other.target_id == RecordRow.target_id,
-        other.emulated == RecordRow.emulated,
-        other.module_hash == row["module_hash"],
+def _name_modules(session: Session, place: tuple[int, int], modules: Mapping[str, str]) -> None:
+    """Gives records of a workload on a target that were imported before their traces were replayed
+    their modules' hashes; where a module has a record already, the imported one goes."""
+    here = dict(zip(("workload_id", "target_id"), place, strict=True), emulated=False)
+    unnamed = session.execute(
+        select(RecordRow.id, RecordRow.module_hash)
+        .filter_by(**here, source=Source.IMPORT.value)
+        .where(RecordRow.module_hash.in_(list(modules)))
     )
-    renamed = update(RecordRow).filter_by(**before).where(~taken)
-    session.execute(renamed.values(module_hash=row["module_hash"]))
-    session.execute(delete(RecordRow).filter_by(**before))
+    # Sorted here: asked to, SQLite reads the whole table in that order instead of an index.
+    for record_id, unreplayed in sorted(unnamed.all()):
+        module_hash = modules[unreplayed]
+        taken = session.scalar(
+            select(RecordRow.id).filter_by(**here, module_hash=module_hash).limit(1)
+        )
+        if taken is None:
+            renamed = update(RecordRow).where(RecordRow.id == record_id)
+            session.execute(renamed.values(module_hash=module_hash))
+        else:
+            session.execute(delete(RecordRow).where(RecordRow.id == record_id))
 
 
-def _insert(session: Session, rows: Sequence[dict[str, Any]]) -> int:
+def _insert(session: Session, rows: list[dict[str, Any]]) -> int:
+    if not rows:
+        return 0
     table = RecordRow.__table__
     assert isinstance(table, Table)
     dialect = session.get_bind().dialect.name
     insert = postgresql.insert if dialect == "postgresql" else sqlite.insert
     statement = insert(table).on_conflict_do_nothing().returning(table.c.id)
-    return len(session.connection().execute(statement, list(rows)).all())
+    return len(session.connection().execute(statement, rows).all())

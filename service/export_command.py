@@ -63,12 +63,14 @@ def export_database(
     """Export the cache's records as files that TVM's MetaSchedule reads."""
     # Only here: `tunebook --help` should not wait for TVM.
     from tunebook.tuner import metaschedule_export
+    from tunebook.tuner.foreign_programs import ForeignPrograms
     from tunebook.tuner.llvm_targets import resolve_target
 
     wanted = None if target is None else resolve_target(target)
-    with open_store(db, read_only=True) as store, FileProgressBar(quiet=as_json) as bar:
+    bar = FileProgressBar(quiet=as_json)
+    with open_store(db, read_only=True) as store, ForeignPrograms() as foreign, bar:
         report = metaschedule_export.export_database(
-            folder, store, target=wanted, emulated=accept_emulated, tell=bar.show
+            folder, store, foreign, target=wanted, emulated=accept_emulated, tell=bar.show
         )
     if as_json:
         print_json(_document(report))

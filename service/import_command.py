@@ -69,11 +69,15 @@ def import_database(
     """Import the records of a MetaSchedule run; they are served once they were measured here."""
     # Only here: `tunebook --help` should not wait for TVM.
     from tunebook.tuner import metaschedule_import
+    from tunebook.tuner.foreign_programs import ForeignPrograms
     from tunebook.tuner.llvm_targets import resolve_target
 
     wanted = None if target is None else resolve_target(target)
-    with open_store(db) as store, FileProgressBar(quiet=as_json) as bar:
-        report = metaschedule_import.import_database(folder, store, target=wanted, tell=bar.show)
+    bar = FileProgressBar(quiet=as_json)
+    with open_store(db) as store, ForeignPrograms() as foreign, bar:
+        report = metaschedule_import.import_database(
+            folder, store, foreign, target=wanted, tell=bar.show
+        )
     if as_json:
         print_json(_document(report))
     else:

@@ -60,6 +60,7 @@ class ExportReport:
 def export_database(
     folder: Path,
     store: Store,
+    foreign: ForeignPrograms,
     *,
     target: Target | None = None,
     emulated: bool = False,
@@ -79,7 +80,7 @@ def export_database(
     text = None if target is None else str(target)
     survey = store.export_survey(compiler_text(), text)
     total = survey.records + (survey.emulated if emulated else 0)
-    with ForeignPrograms() as foreign, _written(files) as (workloads, records):
+    with _written(files) as (workloads, records):
         written = _Files(workloads, records, store, foreign)
         for page in _pages(store, text, emulated):
             written.write(page)

@@ -59,7 +59,12 @@ class ImportReport:
 
 
 def import_database(
-    folder: Path, store: Store, *, target: Target | None = None, tell: Tell = lambda _: None
+    folder: Path,
+    store: Store,
+    foreign: ForeignPrograms,
+    *,
+    target: Target | None = None,
+    tell: Tell = lambda _: None,
 ) -> ImportReport:
     """Imports the two files of a folder, of one target only where it is given.
 
@@ -71,11 +76,10 @@ def import_database(
     """
     files = find_files(folder, compiler_text())
     skipped = SkipCounts()
-    with ForeignPrograms() as foreign:
-        workloads = import_programs(files.workloads, store, foreign, skipped, tell)
-        records = _Records(files.records, workloads, store, ImportTargets(target), tell)
-        records.find_fastest()
-        replayed = records.replay_fastest(foreign)
+    workloads = import_programs(files.workloads, store, foreign, skipped, tell)
+    records = _Records(files.records, workloads, store, ImportTargets(target), tell)
+    records.find_fastest()
+    replayed = records.replay_fastest(foreign)
     counts = records.store(skipped)
     return ImportReport(
         compiler=compiler_text(),
