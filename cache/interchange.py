@@ -122,11 +122,10 @@ def read_lines(path: Path, limit: int = LINE_LIMIT) -> Iterator[Line]:
     with path.open("rb") as file:
         while data := file.readline(limit):
             number += 1
-            length = len(data)
-            whole = data.endswith(b"\n") or length < limit
-            while not data.endswith(b"\n") and (data := file.readline(limit)):
-                length += len(data)
-            yield Line(number, offset, data if whole and length <= limit else None)
+            length, end = len(data), data
+            while not end.endswith(b"\n") and (end := file.readline(limit)):
+                length += len(end)
+            yield Line(number, offset, data if length == len(data) else None)
             offset += length
 
 
