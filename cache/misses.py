@@ -195,10 +195,11 @@ def _few(texts: Iterable[str]) -> tuple[str, ...]:
 
 
 def _told(one: Difference) -> str:
-    return f"wanted {_said(one.wanted)}, stored {_said(one.nearest)}"
+    return f"wanted {said(one.wanted)}, stored {said(one.nearest)}"
 
 
-def _said(value: Any) -> str:
+def said(value: Any) -> str:
+    """What a field holds, in words."""
     if value is None or value == []:
         return "none"
     if isinstance(value, str):

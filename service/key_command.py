@@ -12,7 +12,7 @@ from tunebook.cache.distances import differences
 from tunebook.cache.errors import ExitCode, UsageError
 from tunebook.cache.keys import ScheduleKey
 from tunebook.cache.likeness import Likeness
-from tunebook.cache.misses import Difference
+from tunebook.cache.misses import Difference, said
 from tunebook.cache.records import Model, Task
 from tunebook.service.models import choose, open_model
 from tunebook.service.options import (
@@ -161,5 +161,4 @@ def _parse(text: str) -> ScheduleKey:
 
 
 def _line(difference: Difference) -> str:
-    said = ["none" if v is None else str(v) for v in (difference.wanted, difference.nearest)]
-    return f"{difference.field}: {said[0]} | {said[1]}"
+    return f"{difference.field}: {said(difference.wanted)} | {said(difference.nearest)}"

@@ -14,7 +14,7 @@ from tunebook.cache.errors import ExitCode
 from tunebook.service import cli
 from tunebook.service.cli import run
 
-COMMANDS = [["tune"], ["build"], ["lookup"], ["target"], ["demo"], ["db", "upgrade"]]
+COMMANDS = [["tune"], ["build"], ["lookup"], ["key"], ["target"], ["demo"], ["db", "upgrade"]]
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
