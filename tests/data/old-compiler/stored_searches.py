@@ -32,8 +32,8 @@ def old_compiler_searches() -> list[StoredSearch]:
 
 def _search(one: dict[str, Any], target: str, compiler: str) -> StoredSearch:
     key = WorkloadKey(one["op"], one["buffers"], compiler, one["hash"])
-    # The program itself is of no use: this compiler cannot read what that one wrote.
-    workload = Workload(key, tir="", flops=one["flops"])
+    # The program itself is not kept: no other compiler can read what that one wrote.
+    workload = Workload(key, tir=f"written by {compiler}", flops=one["flops"])
     model = Model(one["digest"], "", target, compiler, "", (Task(workload, 1),))
     records = tuple(
         Record(
