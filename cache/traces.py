@@ -34,6 +34,7 @@ SIZE_LIMIT = 4 * 1024 * 1024
 LENGTH_LIMIT = 2_000
 LOOPS_LIMIT = 500
 BLOCKS_LIMIT = 100
+_COMPUTING_AT = frozenset({"ComputeAt", "ReverseComputeAt"})
 _MAKING_LOOPS = frozenset({"Split"})
 _MAKING_BLOCKS = frozenset({"CacheRead", "CacheWrite", "RFactor", "Blockize", "DecomposeReduction"})
 
@@ -74,8 +75,13 @@ def _check(trace: str) -> None:
         raise _Refused("it is not a list of instructions and a list of decisions")
     if len(instructions) > LENGTH_LIMIT:
         raise _Refused(f"it has {len(instructions)} instructions, more than {LENGTH_LIMIT}")
+    locations: set[str] = set()
     for number, instruction in enumerate(instructions):
-        wrong = complaint(instruction) or _wrong_layout(instruction)
+        wrong = (
+            complaint(instruction)
+            or _wrong_layout(instruction)
+            or _wrong_loop(instruction, locations)
+        )
         if wrong is not None:
             raise _Refused(f"instruction {number} {wrong}")
     for what, kinds, limit in (
@@ -94,6 +100,19 @@ def _wrong_layout(instruction: list[Any]) -> str | None:
         return None
     wrong = check_index_map(instruction[1][1])
     return f"({instruction[0]}) has an index map that {wrong}" if wrong else None
+
+
+def _wrong_loop(instruction: list[Any], locations: set[str]) -> str | None:
+    """A location to compute at need not be a loop: as one, it ends the process. Adds what the
+    instruction gives to `locations`."""
+    kind, inputs, _, outputs = instruction
+    if kind == "SampleComputeLocation":
+        locations.update(outputs)
+    elif locations and kind not in _COMPUTING_AT:
+        for one in inputs:
+            if type(one) is str and one in locations:
+                return f"({kind}) takes the location {one} for a loop"
+    return None
 
 
 def _check_decisions(instructions: list[list[Any]], decisions: list[Any]) -> None:

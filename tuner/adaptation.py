@@ -175,8 +175,8 @@ class _Adapter:
         self, steps: tuple[Step, ...]
     ) -> Iterator[tuple[Way, Callable[[], Schedule | None]]]:
         yield Way.UNCHANGED, partial(self._if_something_holds, steps)
-        yield Way.NEAREST, partial(self._tiled, steps, _nearest)
         yield Way.PADDED, partial(self._padded, steps)
+        yield Way.NEAREST, partial(self._tiled, steps, _nearest)
         chance = Random(self.seed)
         yield Way.RESAMPLED, partial(self._tiled, steps, partial(_resampled, chance=chance))
 
@@ -234,10 +234,9 @@ def _nearest(step: Step, extent: int | None) -> Any:
 
 
 def _resampled(step: Step, extent: int | None, *, chance: Random) -> Any:
-    if extent is None:
-        return None
-    count = len(step.outputs)
-    return sampled(extent, count, _innermost_limit(step), chance=chance)
+    if extent is None or step.decision is None:
+        return step.decision
+    return sampled(step.decision, extent, _innermost_limit(step), chance=chance)
 
 
 def _innermost_limit(step: Step) -> int:

@@ -158,6 +158,23 @@ def test_what_does_harm_though_it_is_well_formed_is_refused(instruction: Any) ->
     assert f"instruction 1 ({instruction[0]})" in refusal(trace_of(instruction))
 
 
+@pytest.mark.parametrize(
+    "instruction",
+    [
+        ["Unannotate", ["l2"], ["schedule_rule"], []],
+        ["Split", ["l2", "None", 4], [True, False], ["l3", "l4"]],
+        ["Fuse", ["l1", "l2"], [1], ["l3"]],
+        ["Parallel", ["l2"], [], []],
+    ],
+)
+def test_a_location_to_compute_at_is_taken_for_no_loop(instruction: Any) -> None:
+    """TVM's location of a block that stays where it is is no loop, and it does not look."""
+    location = ["SampleComputeLocation", ["b0"], [], ["l2"]]
+    told = refusal(trace_of(location, instruction, decisions=[[1, -1]]))
+    assert f"instruction 2 ({instruction[0]}) takes the location l2 for a loop" in told
+    check_trace(trace_of(location, ["ComputeAt", ["b0", "l2"], [1, -1], []], decisions=[[1, -1]]))
+
+
 TILE = ["SamplePerfectTile", ["l1"], [2, 64], ["v1", "v2"]]
 CHOICE = ["SampleCategorical", [], [[0, 16], [0.5, 0.5]], ["v1"]]
 PLACE = ["SampleComputeLocation", ["b0"], [], ["l2"]]
