@@ -6,8 +6,8 @@ their list: what fused operators consist of before they are scheduled, and nothi
 of the program, or carries text that a compiler would read (pragmas).
 
 The text is `{"root_index": r, "nodes": [...]}`, a node `{"type": class, "data": ...}`, in which
-other nodes are numbers. Whether the parts fit together is not checked here: loading what passes may
-still end the process, and is done where it may.
+other nodes are numbers. Whether the parts fit together is not checked here but for those that are
+missing: loading what passes may still end the process, and is done where it may.
 """
 
 from __future__ import annotations
@@ -64,6 +64,14 @@ ATTRIBUTES = frozenset(
         "layout_free_placeholders",
     }
 )
+# Fields that may be empty, and those that hold a number and not another part's.
+_OPTIONAL = frozenset(
+    {
+        *("span", "attrs", "init", "step", "thread_binding", "else_case"),
+        *("layout", "vdevice", "derive_func"),
+    }
+)
+_NUMBERS = frozenset({"kind", "iter_type", "ndim", "data_alignment", "offset_factor", "purity"})
 _PRAGMA = "pragma_"
 
 
@@ -84,8 +92,10 @@ def checked_program(text: str) -> str:
         raise _refused("it is not JSON of a program") from None
     if len(nodes) > NODE_LIMIT:
         raise _refused(f"{len(nodes)} parts, more than {NODE_LIMIT}")
+    empty = {index for index, node in enumerate(nodes) if node.get("type") == "None"}
     for node in nodes:
         _check(node, nodes)
+        _check_whole(node, empty)
     return json.dumps({"root_index": root, "nodes": nodes})
 
 
@@ -100,6 +110,17 @@ def _check(node: dict[str, Any], nodes: list[dict[str, Any]]) -> None:
     if kind == "ffi.Map":
         for name in data[::2] if isinstance(data, list) else [data]:
             _check_attribute(name, nodes)
+
+
+def _check_whole(node: dict[str, Any], empty: set[int]) -> None:
+    """TVM takes a part that is missing, and ends the process when it looks at it."""
+    data = node.get("data")
+    fields = data.items() if isinstance(data, dict) else ()
+    for name, value in fields:
+        if name not in _OPTIONAL | _NUMBERS and type(value) is int and value in empty:
+            raise _refused(f"its {node['type']} has no {_shown(name)}")
+    if isinstance(data, list) and any(type(one) is int and one in empty for one in data):
+        raise _refused(f"its {node['type']} has an empty place")
 
 
 def _check_text(data: Any) -> None:

@@ -27,7 +27,8 @@ def attribute(name: str) -> tuple[dict[str, Any], ...]:
 
 
 def test_what_is_on_the_lists_is_written_anew() -> None:
-    nodes = [node("ir.Op", "tirx.exp"), *attribute("main")[1:]]
+    loop = node("tirx.For", {"span": 0, "kind": 0, "thread_binding": 0, "body": 1})
+    nodes = [node("None"), node("ir.Op", "tirx.exp"), *attribute("main")[1:], loop]
     assert json.loads(checked_program(program(*nodes))) == {"root_index": 0, "nodes": nodes}
 
 
@@ -57,6 +58,8 @@ def test_a_name_that_stands_there_twice_is_read_by_all_as_it_was_checked() -> No
         ([node("ffi.String", "pragma_import_c")], "it holds the text 'pragma_import_c'"),
         ([node("ffi.String", "x" * 1001)], "it holds the text 'x{99}"),
         ([node("ffi.String", 3)], "it holds the text 3"),
+        ([node("None"), node("tirx.PrimFunc", {"body": 0})], "its tirx.PrimFunc has no 'body'"),
+        ([node("None"), node("ffi.Array", [0])], "its ffi.Array has an empty place"),
         ([1], "it is not JSON of a program"),
     ],
     ids=lambda value: value[:40] if isinstance(value, str) else "",
