@@ -19,7 +19,11 @@ from tunebook.tuner.tvm_compat import attempt, keep_narrow_matmuls
 LAYOUTS = ("NCHW", "NHWC")
 _LAYOUT_CHOICE = "layout="
 # What a convolution's image and weights are turned to; the model's inputs and outputs stay.
-_CHANNELS_LAST = {"relax.nn.conv2d": ["NHWC", "OHWI"]}
+_CHANNELS_LAST = {
+    "relax.nn.conv2d": ["NHWC", "OHWI"],
+    # TVM can lower no other; left out, it would follow what stands before it.
+    "relax.nn.conv2d_transpose": ["NCHW", "IOHW"],
+}
 
 
 @dataclass(frozen=True)

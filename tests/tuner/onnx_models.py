@@ -86,6 +86,20 @@ def scaled_convolution(
     )
 
 
+def upscaled() -> Any:
+    """A convolution, a relu and a transposed convolution, which doubles the image again."""
+    return model_of(
+        [
+            helper.make_node("Conv", ["x", "w"], ["c"], strides=[2, 2], pads=[1, 1, 1, 1]),
+            helper.make_node("Relu", ["c"], ["r"]),
+            helper.make_node("ConvTranspose", ["r", "t"], ["y"], strides=[2, 2]),
+        ],
+        {"x": (TensorProto.FLOAT, [1, 3, 12, 12])},
+        {"y": TensorProto.FLOAT},
+        {"w": random(8, 3, 3, 3), "t": random(8, 4, 2, 2, seed=1)},
+    )
+
+
 def two_strides() -> Any:
     """Two convolutions with the same operators, shapes and dtypes of everything, told apart by
     stride and padding alone: 9x9 to 5x5 by stride 2 with padding, and by stride 1 without."""

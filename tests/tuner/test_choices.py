@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
@@ -48,6 +49,17 @@ def test_images_between_convolutions_lie_as_chosen(read: Read, host: Target) -> 
     assert '"max_pool2d.layout": "NHWC"' in pool
 
 
+def test_a_transposed_convolution_stays_as_tvm_can_lower_it(read: Read, host: Target) -> None:
+    tasks = split(prepare(read("upscaled"), host, NHWC))
+    layouts = {
+        name: layout
+        for task in tasks
+        for name, layout in json.loads(task.workload.likeness.attributes).items()
+        if name.endswith("data_layout")
+    }
+    assert layouts == {"conv2d.data_layout": "NHWC", "conv2d_transpose.data_layout": "NCHW"}
+
+
 def test_a_model_without_convolutions_has_the_same_keys_in_either_layout(
     read: Read, host: Target
 ) -> None:
@@ -69,7 +81,7 @@ def test_a_build_repeats_the_layout_that_the_model_was_tuned_with(
     inputs_for: Callable[[ImportedModel], dict[str, Any]],
     tmp_path: Path,
 ) -> None:
-    path = onnx_models.save(tmp_path / "model.onnx", onnx_models.convolution_after_others())
+    path = onnx_models.save(tmp_path / "model.onnx", onnx_models.upscaled())
     model = read_model(path)
     tuned = split_model(prepare(model, host, NHWC))
     assert tuned.choices == "layout=NHWC"
