@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from queue import SimpleQueue
+from queue import LifoQueue
 from types import TracebackType
 
 from tunebook.cache.errors import InterchangeError
@@ -79,7 +79,8 @@ class ForeignPrograms:
         cores = len(os.sched_getaffinity(0))
         self._processes = processes or min(cores, _MOST_PROCESSES)
         self._folder = tempfile.TemporaryDirectory(prefix="tunebook-import-")
-        self._children: SimpleQueue[ChildProcess | None] = SimpleQueue()
+        # The one that was used last comes first, so that few messages start few processes.
+        self._children: LifoQueue[ChildProcess | None] = LifoQueue()
         self._threads = ThreadPoolExecutor(self._processes, thread_name_prefix="foreign-programs")
         self._started: list[ChildProcess] = []
         for _ in range(self._processes):

@@ -14,7 +14,10 @@ from tunebook.cache.errors import ExitCode
 from tunebook.service import cli
 from tunebook.service.cli import run
 
-COMMANDS = [["tune"], ["build"], ["lookup"], ["key"], ["target"], ["demo"], ["db", "upgrade"]]
+COMMANDS = [
+    *(["tune"], ["build"], ["lookup"], ["key"], ["target"], ["import"], ["export"], ["demo"]),
+    ["db", "upgrade"],
+]
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
@@ -67,6 +70,8 @@ def test_an_interruption_says_how_to_go_on(
         ("tvm", ["tune", "model.onnx", "--target", "host"]),
         ("tvm", ["build", "model.onnx", "--target", "host", "-o", "out"]),
         ("tvm", ["lookup", "model.onnx", "--target", "host"]),
+        ("tvm", ["import", "work_dir"]),
+        ("tvm", ["export", "out"]),
         ("tvm", ["demo"]),
         ("onnx", ["lookup", "model.onnx", "--target", "host"]),
         ("onnxruntime", ["build", "model.onnx", "--target", "host", "-o", "out"]),
