@@ -33,6 +33,16 @@ pytest.register_assert_rewrite(
 from tunebook.cache.database import upgrade  # noqa: E402
 
 _START_SECONDS = 60
+# Also of processes that a test has killed.
+_END_SESSIONS = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '{}'"
+_EMPTY = """
+    DO $$ BEGIN
+        EXECUTE (
+            SELECT 'TRUNCATE ' || string_agg(tablename, ', ') || ' RESTART IDENTITY'
+            FROM pg_tables WHERE schemaname = 'public' AND tablename <> 'alembic_version'
+        );
+    END $$
+"""
 
 
 def _server_binaries() -> Path | None:
@@ -95,12 +105,25 @@ def postgresql_server() -> Iterator[str]:
 _numbers = itertools.count()
 
 
+@pytest.fixture(scope="session")
+def emptied_databases() -> list[str]:
+    """The databases that earlier tests have left, with nothing in them."""
+    return []
+
+
 @pytest.fixture
-def postgresql_url(postgresql_server: str) -> str:
-    """A database with our schema and nothing in it."""
-    name = f"test{next(_numbers)}"
-    _run_sql(Path(postgresql_server), f"CREATE DATABASE {name} TEMPLATE template")
-    return _url(Path(postgresql_server), name)
+def postgresql_url(postgresql_server: str, emptied_databases: list[str]) -> Iterator[str]:
+    """A database with our schema and nothing in it. Emptying one takes a tenth of making another,
+    and leaves no 300 files behind."""
+    folder = Path(postgresql_server)
+    if not emptied_databases:
+        emptied_databases.append(f"test{next(_numbers)}")
+        _run_sql(folder, f"CREATE DATABASE {emptied_databases[0]} TEMPLATE template")
+    name = emptied_databases.pop()
+    yield _url(folder, name)
+    _run_sql(folder, _END_SESSIONS.format(name))
+    _run_sql(folder, _EMPTY, name)
+    emptied_databases.append(name)
 
 
 @pytest.fixture
@@ -132,10 +155,10 @@ def _as_options(settings: tuple[str, ...]) -> list[str]:
     return [word for setting in settings for word in ("-c", setting)]
 
 
-def _run_sql(folder: Path, statement: str) -> None:
+def _run_sql(folder: Path, statement: str, database: str = "postgres") -> None:
     import psycopg
 
-    with psycopg.connect(f"host={folder} user=postgres dbname=postgres", autocommit=True) as it:
+    with psycopg.connect(f"host={folder} user=postgres dbname={database}", autocommit=True) as it:
         it.execute(statement)  # type: ignore[call-overload]
 
 
