@@ -16,6 +16,7 @@ import binascii
 import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -168,6 +169,7 @@ def parse_record(line: Line) -> FileRecord:
     trace, seconds, target, _ = parsed[1]
     if target is not None and not isinstance(target, dict):
         raise BadLineError("its target is none")
+    _write_index_maps_anew(trace)
     return FileRecord(parsed[0], json.dumps(trace), _run_seconds(seconds), target)
 
 
@@ -178,6 +180,20 @@ def _parse(line: Line) -> Any:
         return json.loads(line.data)
     except (ValueError, RecursionError):
         raise BadLineError("it is not JSON") from None
+
+
+def _write_index_maps_anew(trace: Any) -> None:
+    """Index maps are texts of JSON inside a trace, indented in files and nowhere else; what is no
+    trace stays as it is."""
+    instructions = trace[0] if isinstance(trace, list) and trace else None
+    for instruction in instructions if isinstance(instructions, list) else ():
+        inputs = instruction[1] if isinstance(instruction, list) and len(instruction) == 4 else None
+        for position, value in enumerate(inputs if isinstance(inputs, list) else ()):
+            if isinstance(value, str) and value.startswith("{"):
+                with suppress(ValueError, RecursionError):
+                    inputs[position] = json.dumps(
+                        json.loads(value), separators=(",", ":"), ensure_ascii=False
+                    )
 
 
 def _run_seconds(parsed: Any) -> tuple[float, ...]:

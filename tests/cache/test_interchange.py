@@ -93,6 +93,17 @@ class TestRecords:
         text = record_line(0, "[[], []]", seconds, "{}", "[]")
         assert parse_record(Line(1, 0, text.encode())).run_seconds == tuple(seconds)
 
+    def test_an_index_map_is_read_as_tvm_holds_it(self) -> None:
+        compact = '{"root_index":0,"nodes":[{"type":"None"}]}'
+        indented = json.dumps(json.loads(compact), indent=2)
+        trace = [[["TransformLayout", ["b0", indented], [0, 1, None, True], []]], []]
+        read = parse_record(line(record(trace=trace)))
+        assert json.loads(read.trace)[0][0][1] == ["b0", compact]
+
+    @pytest.mark.parametrize("trace", [None, [], [3], [[3]], [[[1, 2]]], [[["a", ["{"], [], []]]]])
+    def test_what_is_no_trace_stays_as_it_is(self, trace: Any) -> None:
+        assert json.loads(parse_record(line(record(trace=trace))).trace) == trace
+
     @pytest.mark.parametrize("seconds", [None, [], [1e10], [10000000000], [1e10, 1e10]])
     def test_a_failure_has_no_times(self, seconds: Any) -> None:
         assert parse_record(line(record(seconds=seconds))).run_seconds == ()

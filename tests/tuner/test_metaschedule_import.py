@@ -10,9 +10,18 @@ from typing import Any
 
 import pytest
 import tvm
-from interchange_samples import PROGRAMS, TARGETS, lines_of, write_lines, write_stock_files
+from interchange_samples import (
+    PROGRAMS,
+    TARGETS,
+    lines_of,
+    stock_database,
+    write_lines,
+    write_stock_files,
+)
 from near_programs import A72, A76, random_traces
 from tvm import te
+from tvm.s_tir import Schedule
+from tvm.s_tir import meta_schedule as ms
 from tvm.s_tir.meta_schedule.tune_context import _normalize_mod as normalize_mod
 
 from tunebook.cache.errors import InterchangeError
@@ -27,7 +36,8 @@ from tunebook.tuner import metaschedule_import
 from tunebook.tuner.fastest_traces import FastestTraces
 from tunebook.tuner.foreign_programs import ForeignPrograms
 from tunebook.tuner.hashing import module_hash
-from tunebook.tuner.llvm_targets import resolve_target
+from tunebook.tuner.llvm_targets import resolve_target, tvm_target
+from tunebook.tuner.metaschedule_export import export_database
 from tunebook.tuner.metaschedule_import import ImportReport, import_database
 from tunebook.tuner.replay import replay
 
@@ -98,6 +108,26 @@ class TestWhatGoesIn:
         answer = store.lookup([record.key for record in records])
         assert answer.hits == {}
         assert {miss.reason for miss in answer.misses} == {MissReason.UNVERIFIED}
+
+    def test_a_layout_that_was_rewritten_comes_in_and_goes_back(
+        self, folder: Path, imported: Importer, store: Store, foreign: ForeignPrograms
+    ) -> None:
+        module = tvm.ir.load_json(PROGRAMS[1])
+        schedule = Schedule(module)
+        block = schedule.get_sblock("T_matmul_NN")
+        schedule.transform_layout(block, ("read", 1), lambda i, j: (j // 4, i, j % 4))
+        database = stock_database(folder)
+        database.commit_tuning_record(
+            ms.database.TuningRecord(
+                schedule.trace, database.commit_workload(module), [5e-4], tvm_target(A76)
+            )
+        )
+        report = imported()
+        assert (report.new_records, report.replayed, report.skipped) == (17, 13, ())
+        hashes = {one.candidate.module_hash for one in all_records(store, report)}
+        assert module_hash(schedule.mod) in hashes
+        export_database(folder / "out", store, foreign)
+        assert len(stock_database(folder / "out")) == 17
 
     def test_a_second_import_changes_nothing(self, imported: Importer, store: Store) -> None:
         before = all_records(store, imported())
