@@ -120,7 +120,7 @@ class _Adapter:
     def schedules(self, near: NearTrace) -> Iterator[tuple[Way, Schedule]]:
         """The schedules that a near trace gives, one for each way that works."""
         try:
-            recorded = steps_of(near.trace)
+            recorded = steps_of(near.trace, self.module)
         except UntrustedTraceError as error:
             _log.warning("%s is left out: %s", near.origin, error)
             return

@@ -8,16 +8,19 @@ from typing import Any
 from tvm.s_tir import Schedule, Trace
 
 from tunebook.cache.traces import check_trace
+from tunebook.tuner.blocks import with_names_of
 
 
 def replay(module: Any, trace: str) -> Schedule:
-    """An IRModule scheduled by a trace's JSON text.
+    """An IRModule scheduled by a trace's JSON text, whatever names its blocks had there.
 
     Raises UntrustedTraceError before anything of a trace is replayed that holds more than a
     schedule does: an annotation can carry code into the product. Otherwise whatever TVM raises
     where the trace does not fit the module.
     """
     check_trace(trace)
+    instructions, decisions = json.loads(trace)
     schedule = Schedule(module)
-    Trace.apply_json_to_schedule(json.loads(trace), schedule)
+    named = with_names_of(module, instructions)
+    Trace.apply_json_to_schedule([named, decisions], schedule)
     return schedule

@@ -6,14 +6,14 @@ import math
 from collections.abc import Iterator
 from typing import Any
 
-import tvm_ffi
 from tvm import tirx
+
+from tunebook.tuner.blocks import blocks_in
 
 # Copies of what a block reads and writes, padded perhaps, come to a few times what the program has
 # anyway; where that is small, so is whatever the copies take.
 _TIMES_PROGRAM = 16
 _ALWAYS_FREE = 64 * 1024 * 1024
-_STATEMENTS_BELOW = ("body", "block", "seq", "then_case", "else_case", "init")
 
 
 def takes_too_much(scheduled: Any, program: Any) -> str | None:
@@ -31,16 +31,8 @@ def takes_too_much(scheduled: Any, program: Any) -> str | None:
 
 
 def _allocated(statement: Any) -> Iterator[Any]:
-    pending = [statement]
-    while pending:
-        node = pending.pop()
-        yield from getattr(node, "alloc_buffers", ())
-        for name in _STATEMENTS_BELOW:
-            below = getattr(node, name, None)
-            if isinstance(below, tvm_ffi.Array):
-                pending.extend(below)
-            elif below is not None:
-                pending.append(below)
+    for block in blocks_in(statement):
+        yield from block.alloc_buffers
 
 
 def _bytes(buffer: Any) -> int:

@@ -13,6 +13,7 @@ from tvm.s_tir import Schedule, Trace
 from tvm.s_tir.schedule import Instruction, InstructionKind, LoopRV, SBlockRV
 
 from tunebook.cache.traces import check_trace
+from tunebook.tuner.blocks import with_names_of
 
 TILINGS = frozenset({"SamplePerfectTile", "SamplePartitionedTile"})
 _POSTPROCS_BEGIN = "EnterPostproc"
@@ -33,10 +34,15 @@ class Step:
     decision: Any = None
 
 
-def steps_of(trace: str) -> tuple[Step, ...]:
-    """The steps of a trace's JSON text. Raises UntrustedTraceError for one that is refused."""
+def steps_of(trace: str, module: Any = None) -> tuple[Step, ...]:
+    """The steps of a trace's JSON text, with the names that blocks have in `module`, if given.
+
+    Raises UntrustedTraceError for one that is refused.
+    """
     check_trace(trace)
     instructions, decisions = json.loads(trace)
+    if module is not None:
+        instructions = with_names_of(module, instructions)
     decided = dict(map(tuple, decisions))
     return tuple(
         Step(kind, tuple(inputs), tuple(attributes), tuple(outputs), decided.get(number))

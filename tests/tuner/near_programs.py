@@ -43,6 +43,12 @@ def scaled(size: int, factor: float) -> str:
     return _tir(x, topi.nn.softmax(topi.multiply(x, tvm.tirx.const(factor, "float32"))))
 
 
+def row_sums(size: int, name: str) -> str:
+    """The means of rows; `name` is that of the variable, of which a block takes its own."""
+    x = te.placeholder((size, size), name=name)
+    return _tir(x, topi.divide(topi.sum(x, axis=1), float(size)))
+
+
 def int8_dense(size: int) -> str:
     x, w = (te.placeholder((size, size), dtype="int8") for _ in range(2))
     k = te.reduce_axis((0, size))
