@@ -10,7 +10,7 @@ import tvm
 from tvm import tirx
 from tvm.ir import TensorLoad
 from tvm.s_tir.analysis import find_anchor_sblock
-from tvm_ffi import structural_mutate
+from tvm_ffi import structural_mutate, structural_walk
 
 from tunebook.cache.likeness import Likeness
 from tunebook.tuner.hashing import structural_hash_text
@@ -37,7 +37,8 @@ class _Constants:
     """Makes every scalar constant of a program zero, and notes what it was.
 
     A constant is a number in a value that is stored, and not one in an index: the step of a
-    strided load, an extent and a bound of padding belong to the program's shape and attributes.
+    strided load, an extent, a bound of padding and what is counted from loops belong to the
+    program's shape and attributes.
     Zero points of quantisation are integers in values, so they are constants.
     """
 
@@ -54,6 +55,7 @@ class _Constants:
                 (tirx.BufferStore, self._store),
                 # An index is no value, so the walk ends here.
                 (TensorLoad, lambda load, _, __: load),
+                (tirx.Cast, self._cast),
                 (tirx.Select, self._select),
                 (tvm.ir.Call, self._call),
                 ((tirx.FloatImm, tirx.IntImm), self._number),
@@ -63,6 +65,10 @@ class _Constants:
     def _store(self, store: Any, mutator: Any, _: int) -> Any:
         value = self._within(mutator, (tirx.FloatImm, tirx.IntImm), store.value)
         return tirx.BufferStore(store.buffer, value, store.indices)
+
+    def _cast(self, cast: Any, mutator: Any, _: int) -> Any:
+        # An average at a border divides by a number that is counted from the loops.
+        return mutator.default_mutate(cast) if _reads_a_buffer(cast) else cast
 
     def _select(self, select: Any, mutator: Any, _: int) -> Any:
         condition = self._condition(mutator, select.condition)
@@ -88,10 +94,16 @@ class _Constants:
             self._numbers = before
 
     def _number(self, number: Any, _: Any, __: int) -> Any:
-        if not isinstance(number, self._numbers):
+        if type(number) not in self._numbers:
             return number
         self.found.append(number.value)
         return type(number)(number.ty.dtype, 0)
+
+
+def _reads_a_buffer(node: Any) -> bool:
+    found: list[Any] = []
+    structural_walk(node, (TensorLoad, found.append))
+    return bool(found)
 
 
 def _anchor(module: Any) -> str:

@@ -4,7 +4,8 @@ importing TVM and the model, and folding its constants (TVM's FoldConstant pass)
     python tests/benchmarks/key.py [--runs N]
 
 Each run is a process of its own, so that nothing is warm. Prints the phases of each run and of each
-pass of the median one, and last `RESULT {json}`.
+pass of the median one, and last `RESULT {json}`. One thread does all of it, so the processor's
+seconds are those of the clock on an idle machine.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -45,34 +46,44 @@ def run_in_a_process(name: str) -> dict[str, Any]:
     command = [sys.executable, __file__, "--once", name]
     done = subprocess.run(command, stdout=subprocess.PIPE, check=True, text=True)
     run: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    shown = {phase: round(seconds, 3) for phase, seconds in run["phases"].items()}
-    print(f"{name}: {run['keys']} keys in {run['seconds']:.3f} s; {json.dumps(shown)}", flush=True)
+    print(f"{name}: {run['keys']} keys; {json.dumps(run['seconds'])}", flush=True)
     return run
 
 
 def figures(name: str, runs: list[dict[str, Any]]) -> dict[str, Any]:
-    seconds = [run["seconds"] for run in runs]
-    middle = sorted(runs, key=lambda run: run["seconds"])[len(runs) // 2]
-    passes = sorted(middle["passes"].items(), key=lambda item: -item[1])[:6]
-    print(f"{name}: passes of the median run: " + ", ".join(f"{k} {v:.3f} s" for k, v in passes))
+    runs = sorted(runs, key=lambda run: run["seconds"]["key"])
+    middle = runs[len(runs) // 2]
+    slowest = sorted(middle["passes"].items(), key=lambda item: -item[1])[:6]
+    print(f"{name}: passes of the median run: " + ", ".join(f"{k} {v:.3f} s" for k, v in slowest))
     return {
         "tasks": middle["keys"],
-        "seconds": round(statistics.median(seconds), 3),
-        "spread": [round(min(seconds), 3), round(max(seconds), 3)],
-        "phases": {phase: round(of, 3) for phase, of in middle["phases"].items()},
+        "seconds": statistics.median(run["seconds"]["key"] for run in runs),
+        "spread": [runs[0]["seconds"]["key"], runs[-1]["seconds"]["key"]],
+        "processor_seconds": statistics.median(
+            run["seconds"]["key on the processor"] for run in runs
+        ),
+        "phases": middle["seconds"],
     }
 
 
-def run_once(name: str) -> dict[str, Any]:
-    phases: dict[str, float] = {}
+class Clock:
+    """Seconds of the wall clock and of the processor, by name."""
+
+    def __init__(self) -> None:
+        self.wall: dict[str, float] = {}
+        self.processor: dict[str, float] = {}
 
     @contextmanager
-    def phase(named: str) -> Iterator[None]:
-        start = time.perf_counter()
+    def phase(self, name: str) -> Iterator[None]:
+        wall, processor = time.perf_counter(), time.process_time()
         yield
-        phases[named] = time.perf_counter() - start
+        self.wall[name] = self.wall.get(name, 0.0) + time.perf_counter() - wall
+        self.processor[name] = self.processor.get(name, 0.0) + time.process_time() - processor
 
-    with phase("import"):
+
+def run_once(name: str) -> dict[str, Any]:
+    clock = Clock()
+    with clock.phase("import"):
         import tvm
 
         from tunebook.tuner.frontend import read_model
@@ -80,26 +91,34 @@ def run_once(name: str) -> dict[str, Any]:
         from tunebook.tuner.prepare import prepare
         from tunebook.tuner.split import split_model
     passes = pass_times()
-    with phase("model"):
+    with clock.phase("model"):
         package, pattern, shapes = MODELS[name]
         spec = importlib.util.find_spec(package)
         assert spec is not None and spec.submodule_search_locations, "install tests/models.txt"
         (path,) = Path(spec.submodule_search_locations[0]).glob(pattern)
         imported = read_model(path, shapes)
-    with phase("target"):
+    with clock.phase("target"):
         target = resolve_target(TARGET)
-    with phase("prepare"), tvm.transform.PassContext(instruments=[passes]):
+    with clock.phase("prepare"), tvm.transform.PassContext(instruments=[passes]):
         prepared = prepare(imported, target)
-    with phase("split"):
+    with clock.phase("split"):
         keys = split_model(prepared, with_tir=False).keys
-    phases["folding"] = passes.seconds.get(FOLDING, 0.0)
-    phases["prepare"] -= phases["folding"]
     return {
         "keys": len(keys),
-        "seconds": phases["target"] + phases["prepare"] + phases["split"],
-        "phases": phases,
-        "passes": passes.seconds,
+        "seconds": {
+            **{phase: round(seconds, 3) for phase, seconds in clock.wall.items()},
+            "folding": round(passes.clock.wall[FOLDING], 3),
+            "key": round(beyond_folding(clock.wall, passes.clock.wall), 3),
+            "key on the processor": round(
+                beyond_folding(clock.processor, passes.clock.processor), 3
+            ),
+        },
+        "passes": passes.clock.wall,
     }
+
+
+def beyond_folding(phases: dict[str, float], passes: dict[str, float]) -> float:
+    return phases["target"] + phases["prepare"] + phases["split"] - passes[FOLDING]
 
 
 def pass_times() -> Any:
@@ -109,17 +128,17 @@ def pass_times() -> Any:
     @pass_instrument
     class PassTimes:
         def __init__(self) -> None:
-            self.seconds: dict[str, float] = {}
-            self._starts: list[float] = []
+            self.clock = Clock()
+            self._running: list[Any] = []
 
-        def run_before_pass(self, _: Any, __: Any) -> None:
-            self._starts.append(time.perf_counter())
-
-        def run_after_pass(self, _: Any, info: Any) -> None:
-            seconds = time.perf_counter() - self._starts.pop()
+        def run_before_pass(self, _: Any, info: Any) -> None:
             # The whole sequence is one pass around the others.
-            if len(self._starts) == 1:
-                self.seconds[info.name] = self.seconds.get(info.name, 0.0) + seconds
+            phase = self.clock.phase(info.name) if len(self._running) == 1 else nullcontext()
+            phase.__enter__()
+            self._running.append(phase)
+
+        def run_after_pass(self, _: Any, __: Any) -> None:
+            self._running.pop().__exit__(None, None, None)
 
     return PassTimes()
 

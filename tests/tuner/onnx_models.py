@@ -146,6 +146,15 @@ def residual(adds: int = 1, *, stride: int = 1) -> Any:
     return model_of(nodes, inputs, {"y": TensorProto.FLOAT}, {"w": random(8, 4, 3, 3)})
 
 
+def averaged() -> Any:
+    """Averages over what lies within a padded image: fewer numbers at its border."""
+    return model_of(
+        [helper.make_node("AveragePool", ["x"], ["y"], kernel_shape=[3, 3], pads=[1, 1, 1, 1])],
+        {"x": (TensorProto.FLOAT, [1, 2, 6, 6])},
+        {"y": TensorProto.FLOAT},
+    )
+
+
 def scaled(factor: float = 2.0) -> Any:
     """A relu and a multiplication by a number that training moves."""
     return model_of(

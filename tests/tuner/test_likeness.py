@@ -81,6 +81,11 @@ def test_an_extent_a_stride_and_a_bound_of_padding_are_no_constants(likeness: Li
     assert found.structure != likeness("residual", stride=2).structure
 
 
+def test_what_an_average_divides_by_at_a_border_is_no_constant(likeness: LikenessOf) -> None:
+    # Both the sum and the border are 0.
+    assert json.loads(likeness("averaged").constants) == [0.0, 0.0]
+
+
 def test_what_else_is_fused_to_a_convolution_leaves_its_anchor(likeness: LikenessOf) -> None:
     one, other = likeness("residual", adds=1), likeness("residual", adds=2)
     assert one.anchor

@@ -41,7 +41,7 @@ from tunebook.tuner.split import split
 
 model = read_model(Path(sys.argv[1]), eval(sys.argv[2]))
 for task in split(prepare(model, resolve_target("host"))):
-    print(task.weight, task.workload.key.on("host"))
+    print(task.weight, task.workload.key.on("host"), task.workload.likeness)
 """
 
 
@@ -76,7 +76,9 @@ def test_workloads_are_those_of_tvms_own_pipeline(
     assert {key.hash for key in keys_of(split(one))} == expected
 
 
-def test_one_model_imported_in_two_processes_has_the_same_keys(published: dict[str, Any]) -> None:
+def test_one_model_imported_in_two_processes_has_the_same_keys_and_likeness(
+    published: dict[str, Any],
+) -> None:
     path, shapes = published["rnet"].path, published["rnet"].shapes
     command = [sys.executable, "-c", _PRINT_KEYS, str(path), repr(shapes)]
     printed = [
