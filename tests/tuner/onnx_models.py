@@ -146,6 +146,43 @@ def residual(adds: int = 1, *, stride: int = 1) -> Any:
     return model_of(nodes, inputs, {"y": TensorProto.FLOAT}, {"w": random(8, 4, 3, 3)})
 
 
+def alike() -> Any:
+    """Operators that differ from their neighbours in one thing only: the order of inputs, one
+    input taken twice, a number, a shape."""
+    calls = [
+        ("Sub", ["x", "y"]),
+        ("Sub", ["y", "x"]),
+        ("Mul", ["x", "y"]),
+        ("Mul", ["x", "x"]),
+        ("Mul", ["y", "x"]),
+        ("Add", ["x", "one"]),
+        ("Add", ["y", "one"]),
+        ("Add", ["x", "two"]),
+        ("Add", ["two", "x"]),
+        ("Where", ["mask", "x", "y"]),
+        ("Where", ["mask", "y", "x"]),
+        ("Where", ["mask", "x", "two"]),
+        ("Reshape", ["x", "six_four"]),
+        ("Reshape", ["y", "six_four"]),
+        ("Reshape", ["x", "two_twelve"]),
+    ]
+    return model_of(
+        [helper.make_node(op, inputs, [f"r{n}"]) for n, (op, inputs) in enumerate(calls)],
+        {
+            "x": (TensorProto.FLOAT, [4, 6]),
+            "y": (TensorProto.FLOAT, [4, 6]),
+            "mask": (TensorProto.BOOL, [4, 6]),
+        },
+        {f"r{n}": TensorProto.FLOAT for n in range(len(calls))},
+        {
+            "one": np.float32(1),
+            "two": np.float32(2),
+            "six_four": np.array([6, 4]),
+            "two_twelve": np.array([2, 12]),
+        },
+    )
+
+
 def averaged() -> Any:
     """Averages over what lies within a padded image: fewer numbers at its border."""
     return model_of(
