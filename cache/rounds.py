@@ -273,6 +273,7 @@ def close_round(session: Session, round_id: int, state: str) -> None:
             RecordRow.workload_id == row.workload_id,
             RecordRow.target_id == row.target_id,
             RecordRow.emulated == row.emulated,
+            RecordRow.source != Source.IMPORT.value,
         )
     )
     session.execute(

@@ -9,11 +9,14 @@ from cache_samples import (
     A76,
     COMPILER,
     TRACE,
+    candidates,
+    claim_new_round,
     conv,
     failure,
     measure,
     model_of,
     serve,
+    start_job,
     success,
 )
 
@@ -122,6 +125,16 @@ class ImportContract:
         measure(store, conv(), {"module": success(2e-3)})
         (record,) = store.records(KEY)
         assert (record.candidate.source, record.measurement.seconds) == (Source.SEARCH, 2e-3)
+
+    def test_imported_times_are_no_progress_of_a_search(self, store: Store) -> None:
+        job = start_job(store, conv())
+        store.import_records([ImportedRecord(KEY, TRACE, (1e-9,), "imported")])
+        claimed = claim_new_round(store, job)
+        (slot,) = store.store_candidates(claimed.id, claimed.epoch, candidates("module"))
+        store.store_result(claimed.id, claimed.epoch, slot.number, success(2e-3))
+        store.finish_round(claimed.id, claimed.epoch)
+        (task,) = store.task_states(job)
+        assert (task.best_seconds, task.history) == (2e-3, (2e-3,))
 
     def test_traces_whose_modules_are_known_are_told(self, store: Store) -> None:
         store.import_workloads([conv()])
