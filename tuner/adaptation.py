@@ -102,9 +102,9 @@ def adapt(
                 if len(found) >= limit:
                     return list(found.values())
                 name = module_hash(schedule.mod)
-                if name not in found and adapter.replays(schedule, name):
-                    origin = f"{one.origin}, {way.value}"
-                    found[name] = Candidate(trace_text(schedule), name, source, origin)
+                trace = trace_text(schedule)
+                if name not in found and adapter.replays(trace, name):
+                    found[name] = Candidate(trace, name, source, f"{one.origin}, {way.value}")
     return list(found.values())[:limit]
 
 
@@ -133,13 +133,12 @@ class _Adapter:
             if schedule is not None:
                 yield way, schedule
 
-    def replays(self, schedule: Schedule, name: str) -> bool:
-        """Whether the trace, read back, is allowed, needs nothing that the target lacks, and gives
+    def replays(self, trace: str, name: str) -> bool:
+        """Whether a trace, read back, is allowed, needs nothing that the target lacks, and gives
         the same module: what is stored is the trace, and nothing else."""
-        text = trace_text(schedule)
         try:
-            lacking = self._lacking(steps_of(text))
-            again = module_hash(replay(self.module, text).mod)
+            lacking = self._lacking(steps_of(trace))
+            again = module_hash(replay(self.module, trace).mod)
         except Exception as error:
             _log.debug("an adapted trace does not replay: %s", one_line(error))
             return False
