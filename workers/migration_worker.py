@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import threading
 import time
@@ -23,8 +22,6 @@ from tunebook.workers.progress import ProgressListener, ProgressMeter
 from tunebook.workers.recovery_trials import RecoveryTrials
 from tunebook.workers.round_runner import RoundRunner
 from tunebook.workers.workbench import WorkerSettings, open_workbench
-
-_log = logging.getLogger(__name__)
 
 
 @dataclass
@@ -58,7 +55,11 @@ class _Recipes:
         return self._recipes.get(task.key)
 
     def propose(self, task: TaskState, count: int) -> list[Candidate]:
-        recipe = self._recipes[task.key]
+        """None for a task without a recipe: its round was left by a search that died, or is another
+        one's meanwhile, and only what it has stored is measured."""
+        recipe = self._recipes.get(task.key)
+        if recipe is None:
+            return []
         given, recipe.candidates = recipe.candidates[:count], recipe.candidates[count:]
         recipe.proposed += len(given)
         return given

@@ -3,7 +3,10 @@ search."""
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -151,6 +154,27 @@ def test_trials_of_a_migration_are_charged_and_leave_no_budget_behind(
     job = store.submit_job(store.save_model(plan.model), "local", trials=None, more=None)
     budget = store.budget(job)
     assert (budget.limit, budget.granted, budget.spent) == (3, 3, 3)
+
+
+def test_a_round_that_a_killed_search_left_stands_in_no_migrations_way(
+    block: MakeModel, store: Store, tmp_path: Path
+) -> None:
+    """It is of a task that is served, so no recipe is there for it."""
+    known = plan_for(block(tmp_path), host_target())
+    plan = plan_for(block(tmp_path, batch=2), host_target())
+    both = replace(plan.model, digest="both", tasks=known.model.tasks + plan.model.tasks)
+    job = store.submit_job(store.save_model(both), "local", trials=None, more=4)
+    (served,) = [task for task in store.task_states(job) if task.served_seconds is not None]
+    claim = (
+        "from tunebook.cache.store import RoundProposal, Store\n"
+        f"with Store.open({str(tmp_path / 'tunebook.db')!r}) as store:\n"
+        f"    store.propose_rounds({job}, [RoundProposal({served.id}, 4, 1.0)])\n"
+        f"    assert store.claim_round('killed', {job})\n"
+    )
+    subprocess.run([sys.executable, "-c", claim], check=True)
+    report = recover(store, replace(plan, model=both), trials_per_task=1)
+    assert report.answer.misses == ()
+    assert report.trials == 1
 
 
 def test_without_anything_near_nothing_is_measured(block: MakeModel, tmp_path: Path) -> None:
