@@ -6,6 +6,7 @@ import json
 import math
 from typing import Any
 
+import numpy as np
 import tvm
 from tvm import tirx
 from tvm.ir import TensorLoad
@@ -19,6 +20,7 @@ from tunebook.tuner.tir_walk import is_if_then_else
 _ENTRY = "main"
 # A look-up table that was folded into a program has thousands.
 _MOST_CONSTANTS = 64
+_PRECISIONS = {"float16": np.float16, "float32": np.float32}
 
 
 def likeness_of(module: Any, attributes: str) -> Likeness:
@@ -29,7 +31,7 @@ def likeness_of(module: Any, attributes: str) -> Likeness:
         structure=structural_hash_text(masked),
         anchor=_anchor(tvm.IRModule({_ENTRY: masked})),
         attributes=attributes,
-        constants=json.dumps([_plain(one) for one in constants.found[:_MOST_CONSTANTS]]),
+        constants=json.dumps(constants.found[:_MOST_CONSTANTS]),
     )
 
 
@@ -43,7 +45,7 @@ class _Constants:
     """
 
     def __init__(self) -> None:
-        self.found: list[int | float] = []
+        self.found: list[int | float | str] = []
         self._numbers: tuple[type, ...] = ()  # which are constants where the walk is
 
     def masked(self, body: Any) -> Any:
@@ -96,7 +98,7 @@ class _Constants:
     def _number(self, number: Any, _: Any, __: int) -> Any:
         if type(number) not in self._numbers:
             return number
-        self.found.append(number.value)
+        self.found.append(_plain(number))
         return type(number)(number.ty.dtype, 0)
 
 
@@ -120,6 +122,11 @@ def _anchor(module: Any) -> str:
     return "" if block is None else structural_hash_text(block, map_free_vars=True)
 
 
-def _plain(value: int | float) -> int | float | str:
-    """The number as JSON has it; an infinity, which JSON has not, by its name."""
-    return value if math.isfinite(value) else str(value)
+def _plain(number: Any) -> int | float | str:
+    """The number as JSON has it, as short as its dtype allows (1.01, where the nearest float32 is
+    1.0099999904632568); an infinity, which JSON has not, by its name."""
+    value: int | float = number.value
+    if not math.isfinite(value):
+        return str(value)
+    precision = _PRECISIONS.get(str(number.ty.dtype))
+    return value if precision is None else float(str(precision(value)))

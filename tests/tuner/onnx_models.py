@@ -429,6 +429,23 @@ def with_padding_from_an_input() -> Any:
     )
 
 
+def save_retrained(original: Path, path: Path, *, factor: float) -> Path:
+    """A model with every float32 weight and constant multiplied, as if it had been trained on."""
+    model = onnx.load(str(original))
+    constants = [
+        attribute.t
+        for node in model.graph.node
+        if node.op_type == "Constant"
+        for attribute in node.attribute
+        if attribute.name == "value"
+    ]
+    for tensor in [*model.graph.initializer, *constants]:
+        if tensor.data_type == TensorProto.FLOAT:
+            moved = numpy_helper.to_array(tensor) * np.float32(factor)
+            tensor.CopyFrom(numpy_helper.from_array(moved, tensor.name))
+    return save(path, model)
+
+
 def save_with_external_data(path: Path, location: str, *, write: bool = True) -> Path:
     """A model whose weights lie in another file; `location` is written as it is."""
     model = convolution()

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -11,9 +13,10 @@ from tvm import te, tirx
 
 from tunebook.cache.likeness import Likeness
 from tunebook.cache.targets import Target
+from tunebook.tuner.frontend import read_model
 from tunebook.tuner.imported_model import ImportedModel
 from tunebook.tuner.likeness import likeness_of
-from tunebook.tuner.prepare import prepare
+from tunebook.tuner.prepare import PreparedModule, prepare
 from tunebook.tuner.split import normalized, split
 
 Read = Callable[..., ImportedModel]
@@ -52,6 +55,32 @@ def test_programs_apart_in_constants_alone_have_one_structure(
     assert first.structure == second.structure
     assert first.constants != second.constants
     assert first.attributes == second.attributes
+
+
+def test_all_that_is_new_in_a_retrained_model_has_the_structure_of_the_old(
+    published: dict[str, Any],
+    prepared: Callable[[str], PreparedModule],
+    host: Target,
+    onnx_models: ModuleType,
+    tmp_path: Path,
+) -> None:
+    magika = published["magika"]
+    path = onnx_models.save_retrained(magika.path, tmp_path / "retrained.onnx", factor=1.01)
+    old = {task.workload.key.hash: task.workload for task in split(prepared("magika"))}
+    tasks = split(prepare(read_model(path, magika.shapes), host))
+    new = [task.workload for task in tasks if task.workload.key.hash not in old]
+    structures = {workload.likeness.structure: workload for workload in old.values()}
+    assert len(new) == 8
+    assert all(workload.likeness.structure in structures for workload in new)
+    assert all(
+        workload.likeness.constants != structures[workload.likeness.structure].likeness.constants
+        for workload in new
+    )
+
+
+def test_constants_are_as_short_as_their_precision_allows() -> None:
+    found = elementwise(lambda x: x * 1.01 + 1e-6)
+    assert found.constants == "[1.01, 1e-06]"
 
 
 def test_constants_are_listed_in_the_order_of_the_program() -> None:
