@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tvm
 
-from tunebook.cache.buffers import buffers_text
+from tunebook.cache.buffers import buffers_text, parse_buffers
 from tunebook.cache.errors import ModelError
 from tunebook.cache.keys import WorkloadKey
 from tunebook.cache.records import Workload
@@ -31,9 +31,11 @@ def foreign_workload(text: str) -> Workload:
     names = [variable.name_hint for variable in module.get_global_vars()]
     if names != [_ENTRY] or not isinstance(module[_ENTRY], tvm.tirx.PrimFunc):
         raise ModelError(f"its functions are {', '.join(names) or 'none'}, not {_ENTRY} alone")
+    buffers = buffers_text(arguments_of(module))
+    parse_buffers(buffers)  # a dtype that the text cannot hold would be found when it is stored
     key = WorkloadKey(
         op=operators_in(module[_ENTRY]),
-        buffers=buffers_text(arguments_of(module)),
+        buffers=buffers,
         compiler=compiler_text(),
         hash=module_hash(module),
     )
