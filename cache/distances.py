@@ -5,10 +5,10 @@ decide, in this order:
 
 1. the target: one of another architecture is farther, then the number of attributes that differ
    (of `mattr` each feature);
-2. the program: the operators that only one of them has, the attributes of operators that differ,
-   the buffers whose dtype or rank differs, the sum over all axes of how many times the extent would
-   have to be doubled or halved, the scalar constants that differ (where attributes or constants
-   are unknown that counts as one);
+2. the program: how it is related by itself, the operators that only one of them has, the
+   attributes of operators that differ, the buffers whose dtype or rank differs, the sum over all
+   axes of how many times the extent would have to be doubled or halved, the scalar constants that
+   differ (where attributes or constants are unknown that counts as one);
 3. the compiler: the same one, then the newest by the numbers in its text;
 4. the texts of the keys, so that the answer is the same every time.
 """

@@ -151,11 +151,16 @@ def read_workload(session: Session, key: WorkloadKey) -> Workload:
 def workload_of(row: WorkloadRow) -> Workload:
     """What a row says of a workload."""
     return Workload(
-        key=WorkloadKey(row.op, row.buffers, row.compiler, row.hash),
+        key=workload_key_of(row),
         tir=zlib.decompress(row.tir).decode(),
         flops=row.flops,
         likeness=Likeness(row.structure, row.anchor, row.attributes, row.constants),
     )
+
+
+def workload_key_of(row: Any) -> WorkloadKey:
+    """The workload's key from anything with its columns."""
+    return WorkloadKey(row.op, row.buffers, row.compiler, row.hash)
 
 
 def key_of(row: Any, target: str) -> ScheduleKey:

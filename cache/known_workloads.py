@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from sqlalchemy import case, func, select
 from sqlalchemy.orm import Session
 
-from tunebook.cache.identities import key_of
+from tunebook.cache.identities import key_of, workload_key_of
 from tunebook.cache.keys import ScheduleKey, WorkloadKey
 from tunebook.cache.tables import ModelRow, ModelTaskRow, TargetRow, WorkloadRow
 
@@ -77,7 +77,7 @@ def _ids(session: Session, workloads: Iterable[WorkloadKey]) -> list[int]:
             WorkloadRow.hash,
         ).where(WorkloadRow.hash.in_(hashes))
     )
-    return [row.id for row in rows if key_of(row, "").workload in wanted][:_CHUNK]
+    return [row.id for row in rows if workload_key_of(row) in wanted][:_CHUNK]
 
 
 def _stored_model(session: Session, model_id: int, target: str) -> StoredModel:

@@ -7,6 +7,7 @@ else the database holds.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from sqlalchemy import select
 from sqlalchemy.orm import Session
@@ -59,15 +60,7 @@ def _next_trusted(session: Session, key: ScheduleKey, accept_emulated: bool) -> 
     for emulated in (False, True) if accept_emulated else (False,):
         row = fastest_trusted(session, *ids, emulated)
         if row is not None:
-            return Schedule(
-                key=key,
-                record_id=row.id,
-                trace=row.trace,
-                module_hash=row.module_hash,
-                seconds=row.seconds,
-                emulated=emulated,
-                source=Source(row.source),
-            )
+            return _schedule(key, row, emulated=emulated)
     return None
 
 
@@ -84,7 +77,7 @@ def _served(
                 WorkloadRow.buffers,
                 WorkloadRow.compiler,
                 WorkloadRow.hash,
-                ScheduleRow.record_id,
+                RecordRow.id,
                 ScheduleRow.seconds,
                 ScheduleRow.emulated,
                 RecordRow.trace,
@@ -106,13 +99,18 @@ def _served(
         for row in session.execute(statement):
             key = key_of(row, target)
             if key in wanted and (key not in served or served[key].emulated):
-                served[key] = Schedule(
-                    key=key,
-                    record_id=row.record_id,
-                    trace=row.trace,
-                    module_hash=row.module_hash,
-                    seconds=row.seconds,
-                    emulated=row.emulated,
-                    source=Source(row.source),
-                )
+                served[key] = _schedule(key, row, emulated=row.emulated)
     return served
+
+
+def _schedule(key: ScheduleKey, row: Any, *, emulated: bool) -> Schedule:
+    """The schedule from anything with the columns of its record."""
+    return Schedule(
+        key=key,
+        record_id=row.id,
+        trace=row.trace,
+        module_hash=row.module_hash,
+        seconds=row.seconds,
+        emulated=emulated,
+        source=Source(row.source),
+    )

@@ -28,7 +28,7 @@ from sqlalchemy import (
 from sqlalchemy.orm import aliased
 
 from tunebook.cache.buffers import dtypes_text, log_elements, shapes_text
-from tunebook.cache.keys import WorkloadKey
+from tunebook.cache.identities import workload_key_of
 from tunebook.cache.likeness import Likeness
 from tunebook.cache.relations import LAYOUT_OPS, Program, bare_op, parsed_buffers
 from tunebook.cache.tables import RecordRow, ScheduleRow, TargetRow, WorkloadRow
@@ -50,7 +50,7 @@ class Holding(Enum):
 def program_of(row: Any) -> Program:
     """The program from anything with the workload's columns."""
     return Program(
-        WorkloadKey(row.op, row.buffers, row.compiler, row.hash),
+        workload_key_of(row),
         Likeness(row.structure, row.anchor, row.attributes, row.constants),
     )
 

@@ -69,8 +69,7 @@ class NearTargets:
             self._stored = self._read(newest)
         if not features:
             return set(self._stored)
-        alike = columns.where(TargetRow.features == features).limit(_LOOKED_AT)
-        return {*self._stored, *self._read(alike)}
+        return {*self._stored, *self._read(newest.where(TargetRow.features == features))}
 
     def _read(self, statement: Any) -> list[tuple[int, str, str]]:
         return [

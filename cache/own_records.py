@@ -36,7 +36,9 @@ def own_records(session: Session, wanted: Sequence[WantedKey]) -> Mapping[Schedu
             by_target[one.key.target][one.workload_id] = one.key
     for target, keys in by_target.items():
         target_id = find_target(session, target)
-        ids = list(keys) if target_id is not None else []
+        if target_id is None:
+            continue
+        ids = list(keys)
         for start in range(0, len(ids), CHUNK):
             _count(session, ids[start : start + CHUNK], target_id, keys, own)
     return own
@@ -45,7 +47,7 @@ def own_records(session: Session, wanted: Sequence[WantedKey]) -> Mapping[Schedu
 def _count(
     session: Session,
     workload_ids: Sequence[int],
-    target_id: int | None,
+    target_id: int,
     keys: Mapping[int, ScheduleKey],
     own: defaultdict[ScheduleKey, OwnRecords],
 ) -> None:

@@ -60,12 +60,14 @@ def relation_of_programs(wanted: Program, other: Program) -> MissReason | None:
     mine, theirs = wanted.key, other.key
     same_compiler = mine.compiler == theirs.compiler
     same_buffers = mine.buffers == theirs.buffers
-    same_structure = mine.hash == theirs.hash or _agree(wanted, other, "structure")
+    same_structure = mine.hash == theirs.hash or _are_known_alike(
+        wanted.likeness.structure, other.likeness.structure
+    )
     if same_compiler and same_buffers and same_structure:
         return MissReason.OTHER_CONSTANTS
     if mine.op == theirs.op and same_buffers:
         return _of_same_buffers(wanted.likeness, other.likeness, same_compiler)
-    if same_compiler and _agree(wanted, other, "anchor"):
+    if same_compiler and _are_known_alike(wanted.likeness.anchor, other.likeness.anchor):
         return MissReason.OTHER_FUSION
     return _of_other_buffers(wanted, other)
 
@@ -122,9 +124,8 @@ def parsed_target(text: str) -> Target | None:
         return None
 
 
-def _agree(wanted: Program, other: Program, name: str) -> bool:
-    mine: str = getattr(wanted.likeness, name)
-    return bool(mine) and mine == getattr(other.likeness, name)
+def _are_known_alike(wanted: str, other: str) -> bool:
+    return wanted != "" and wanted == other
 
 
 def _of_same_buffers(wanted: Likeness, other: Likeness, same_compiler: bool) -> MissReason:

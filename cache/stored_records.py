@@ -196,7 +196,7 @@ def _choose_served(session: Session, row: Any) -> None:
 def fastest_trusted(
     session: Session, workload_id: int, target_id: int, emulated: bool
 ) -> Any | None:
-    """The id, seconds, trace and module hash of what may be served; None where nothing may."""
+    """The record that may be served, as `_verified` reads it; None where nothing may."""
     verified = _verified(session, workload_id, target_id, emulated)
     return next(filter(_is_trusted, verified), None)
 

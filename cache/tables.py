@@ -62,7 +62,7 @@ class TargetRow(Base):
 
 class WorkloadRow(Base):
     """A workload. `dtypes`, `shapes` and `elements` restate `buffers` so that a miss finds the
-    nearest workload by index, as `structure` and `anchor` do (likeness.py): see miss_finding.py.
+    nearest workload by index, as `structure` and `anchor` do (likeness.py): see near_queries.py.
     `tir` is zlib-compressed."""
 
     __tablename__ = "workloads"
