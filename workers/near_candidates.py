@@ -32,7 +32,8 @@ class NearCandidates:
     def adapted(
         self, key: ScheduleKey, near: tuple[NearSchedules, ...], source: Source, limit: int
     ) -> list[Candidate]:
-        """At most `limit` candidates, most promising first; none where TVM gives up."""
+        """At most `limit` candidates that were not measured yet, most promising first; none where
+        TVM gives up."""
         traces = [
             NearTrace(record.candidate.trace, one.reason, f"record {record.id} of {one.key}")
             for one in near
@@ -41,8 +42,20 @@ class NearCandidates:
         if not traces:
             return []
         tir = self._store.workload(key.workload).tir
+        known = self._measured(key)
+        most = limit + len(known)
         try:
-            return adapt(tir, key.target, traces, source=source, seed=self._seed, limit=limit)
+            made = adapt(tir, key.target, traces, source=source, seed=self._seed, limit=most)
         except Exception as error:  # TVM raises whatever it likes, and only this task is at fault
             _log.warning("%s: no near trace could be adapted: %s", key, one_line(error))
             return []
+        return [one for one in made if one.module_hash not in known][:limit]
+
+    def _measured(self, key: ScheduleKey) -> set[str]:
+        """The modules that a board of this kind has measured."""
+        return {
+            record.candidate.module_hash
+            for record in self._store.records(key)
+            if record.measurement.emulated == self._emulated
+            and record.candidate.source is not Source.IMPORT
+        }

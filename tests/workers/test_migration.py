@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from tunebook.cache.misses import MissReason
-from tunebook.cache.records import Source
+from tunebook.cache.records import ErrorClass, Source
 from tunebook.cache.store import Store
 from tunebook.cache.targets import Target
 from tunebook.tuner.llvm_targets import host_target, resolve_target
@@ -143,6 +143,19 @@ def test_a_second_migration_finds_nothing_to_do(
     recover(store, plan)
     again = recover(store, plan)
     assert (again.tasks, again.trials) == ((), 0)
+
+
+def test_what_failed_is_not_tried_again_but_what_comes_after_it(
+    block: MakeModel, store: Store, tmp_path: Path
+) -> None:
+    plan = plan_for(block(tmp_path, batch=2), host_target())
+    (first,) = recover(store, plan, trials_per_task=1).tasks
+    assert first.served is not None
+    store.mark_failed(first.served.id, ErrorClass.WRONG_OUTPUT, "it was wrong")
+    (second,) = recover(store, plan, trials_per_task=1).tasks
+    assert second.trials == 1
+    assert second.served is not None
+    assert second.served.candidate.module_hash != first.served.candidate.module_hash
 
 
 def test_trials_of_a_migration_are_charged_and_leave_no_budget_behind(
