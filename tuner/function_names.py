@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from tunebook.tuner.op_names import known_names
+from tunebook.tuner.op_names import known_names, known_operator
 
 _FUSED = "fused"  # FuseOps puts it before the names of what it fused, joined by underscores
-_PREFIXES = ("tir_", "te_")
 
 
 def op_in_name(function: str) -> str:
@@ -27,10 +26,7 @@ def op_in_name(function: str) -> str:
 def _first_operator(parts: list[str]) -> tuple[int, str]:
     """How many parts make up the first operator's name, and that name without its number."""
     for count in range(len(parts), 0, -1):
-        name = "_".join(parts[:count])
-        for prefix in _PREFIXES:
-            name = name.removeprefix(prefix)
-        for candidate in (name, name.rstrip("0123456789")):
-            if candidate in known_names():
-                return count, candidate
-    return 1, parts[0].rstrip("0123456789") or parts[0]
+        operator = known_operator("_".join(parts[:count]))
+        if operator in known_names():
+            return count, operator
+    return 1, known_operator(parts[0]) or parts[0]
