@@ -87,13 +87,13 @@ def lookup(
         near = near_misses(store, split, explained, emulated=accept_emulated)
     if as_json:
         print_json(lookup_document(answer, near))
-    else:
-        _print_hits(list(answer.hits.values()), len(split.keys))
-        if near:
-            print(show_near(near), file=sys.stderr)
-    if answer.misses and not as_json:
+        return ExitCode.MISS if answer.misses else ExitCode.OK
+    _print_hits(list(answer.hits.values()), len(split.keys))
+    if near:
+        print(show_near(near), file=sys.stderr)
+    if answer.misses:
         raise ScheduleMissError(answer.misses)
-    return ExitCode.MISS if answer.misses else ExitCode.OK
+    return ExitCode.OK
 
 
 def lookup_document(answer: LookupAnswer, near: Near) -> LookupDocument:

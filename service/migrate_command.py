@@ -14,7 +14,7 @@ from tunebook.cache.errors import ExitCode
 from tunebook.cache.misses import Miss, ScheduleMissError
 from tunebook.service.durations import parse_duration, show_duration
 from tunebook.service.mending import CommandOptions, database_to_name, fill_in_all
-from tunebook.service.models import boards_for
+from tunebook.service.models import boards_for, layout_to_name
 from tunebook.service.options import (
     AsJson,
     Boards,
@@ -112,7 +112,7 @@ def migrate(
         tuple(shape or ()),
         database_to_name(db),
         boards_for(plan.target, accept_emulated=plan.boards.emulated),
-        plan.model.choices.partition("=")[2] or None,
+        layout_to_name(Choices.parse(plan.model.choices)),
     )
     misses = fill_in_all(report.answer.misses, options)
     if as_json:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any
 
 from tunebook.cache.buffers import buffers_text
 from tunebook.cache.errors import ModelError, TargetError
@@ -18,6 +18,7 @@ from tunebook.tuner.function_names import op_in_name
 from tunebook.tuner.hashing import module_hash
 from tunebook.tuner.likeness import likeness_of
 from tunebook.tuner.llvm_targets import target_features
+from tunebook.tuner.on_miss import OnMiss
 from tunebook.tuner.one_line import one_line
 from tunebook.tuner.other_forms import OtherForm, other_forms
 from tunebook.tuner.program import arguments_of
@@ -29,7 +30,6 @@ from tunebook.tuner.unasked_tasks import (
     unasked_of,
 )
 
-OnMiss = Literal["error", "warn"]
 _SCHEDULED = "tirx.is_scheduled"
 _ENTRY = "main"
 _NOTHING_ASKED = (

@@ -7,7 +7,7 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, Protocol
 
 import tvm
 from tvm import relax
@@ -26,6 +26,7 @@ from tunebook.tuner.imported_model import ImportedModel, TensorSpec
 from tunebook.tuner.linking import linker_for
 from tunebook.tuner.llvm_targets import resolve_target, tvm_target
 from tunebook.tuner.manifest import Manifest, ManifestTask, ManifestTensor
+from tunebook.tuner.on_miss import OnMiss, check_on_miss
 from tunebook.tuner.one_line import one_line
 from tunebook.tuner.prepare import Choices, PreparedModule, prepare
 from tunebook.tuner.replayed_records import ReplayError
@@ -33,8 +34,6 @@ from tunebook.tuner.schedules_database import AskedTasks, SchedulesDatabase
 from tunebook.tuner.split import split_model
 from tunebook.tuner.stored_choices import ModelSource, stored_choices
 from tunebook.tuner.tvm_compat import load_cpu_intrinsics
-
-OnMiss = Literal["error", "warn"]
 
 
 class BuildError(TunebookError):
@@ -87,8 +86,7 @@ def compile_model(
     ModelError, TargetError, ReplayError for a stored schedule that does not replay,
     UntrustedTraceError, and BuildError.
     """
-    if on_miss not in ("error", "warn"):
-        raise UsageError(f"on_miss is 'error' or 'warn', not {on_miss!r}")
+    check_on_miss(on_miss)
     imported = _imported(model, shapes)
     resolved = resolve_target(target) if isinstance(target, str) else target
     library = _library_path(output)

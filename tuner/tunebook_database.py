@@ -17,9 +17,10 @@ from tunebook.cache.misses import Miss
 from tunebook.cache.records import Model
 from tunebook.cache.store import Store
 from tunebook.cache.targets import Target
-from tunebook.tuner.asked_schedules import AskedSchedules, OnMiss, Terms
+from tunebook.tuner.asked_schedules import AskedSchedules, Terms
 from tunebook.tuner.compiler import compiler_text
 from tunebook.tuner.llvm_targets import resolve_target, tvm_target
+from tunebook.tuner.on_miss import OnMiss, check_on_miss
 from tunebook.tuner.tvm_compat import load_cpu_intrinsics
 
 
@@ -56,8 +57,7 @@ class TunebookDatabase(_PyDatabase):  # type: ignore[misc]
     ) -> None:
         """Raises TargetError, and UsageError for a model that was split for another target or by
         another compiler."""
-        if on_miss not in ("error", "warn"):
-            raise UsageError(f"on_miss is 'error' or 'warn', not {on_miss!r}")
+        check_on_miss(on_miss)
         resolved = resolve_target(target) if isinstance(target, str) else target
         if model is not None:
             _require_same(model, resolved)
