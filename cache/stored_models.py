@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from sqlalchemy import select
+from typing import Any
+
+from sqlalchemy import func, select, update
 from sqlalchemy.orm import Session
 
 from tunebook.cache.identities import (
@@ -33,10 +35,11 @@ def save_model(session: Session, model: Model) -> int:
     }
     inserted = insert_missing(session, ModelRow, {**identity})
     model_id = session.execute(select(ModelRow.id).filter_by(**identity)).scalar_one()
+    # Several programs may wait here with the same workloads: all take them in one order.
+    ordered = sorted(model.tasks, key=lambda task: task.workload.key)
+    ids = {task.workload.key: ensure_workload(session, task.workload) for task in ordered}
+    _note_saved(session, model_id, identity)
     if inserted:
-        # Several programs may wait here with the same workloads: all take them in one order.
-        ordered = sorted(model.tasks, key=lambda task: task.workload.key)
-        ids = {task.workload.key: ensure_workload(session, task.workload) for task in ordered}
         session.add_all(
             ModelTaskRow(
                 model_id=model_id,
@@ -49,10 +52,22 @@ def save_model(session: Session, model: Model) -> int:
     return model_id
 
 
+def _note_saved(session: Session, model_id: int, identity: dict[str, Any]) -> None:
+    """Makes this the one that was saved last of those that differ in choices only."""
+    alike = {name: value for name, value in identity.items() if name != "choices"}
+    others = select(func.coalesce(func.max(ModelRow.saved), 0)).filter_by(**alike)
+    last = session.scalar(others.where(ModelRow.id != model_id)) or 0
+    session.execute(
+        update(ModelRow)
+        .where(ModelRow.id == model_id, ModelRow.saved <= last)
+        .values(saved=last + 1)
+    )
+
+
 def find_model(
     session: Session, digest: str, shapes: str, target: str, compiler: str
 ) -> Model | None:
-    """The model with its tasks, the one stored last where choices differ."""
+    """The model with its tasks, the one saved last where choices differ."""
     row = session.scalar(
         select(ModelRow)
         .where(
@@ -61,7 +76,7 @@ def find_model(
             ModelRow.target_id == find_target(session, target),
             ModelRow.compiler == compiler,
         )
-        .order_by(ModelRow.id.desc())
+        .order_by(ModelRow.saved.desc(), ModelRow.id.desc())
         .limit(1)
     )
     if row is None:

@@ -148,7 +148,8 @@ class ScheduleRow(Base):
 
 
 class ModelRow(Base):
-    """A model as it was split for one target by one compiler."""
+    """A model as it was split for one target by one compiler. Of those that differ in choices
+    only, the one with the highest `saved` was saved last."""
 
     __tablename__ = "models"
     __table_args__ = (UniqueConstraint("digest", "shapes", "target_id", "compiler", "choices"),)
@@ -159,6 +160,7 @@ class ModelRow(Base):
     target_id: Mapped[int] = mapped_column(ForeignKey("targets.id"))
     compiler: Mapped[str] = mapped_column(String(128))
     choices: Mapped[str] = mapped_column(Text)
+    saved: Mapped[int] = mapped_column(Integer, default=0)
     created_at: Mapped[datetime] = mapped_column(DateTime(timezone=True), default=now)
 
 

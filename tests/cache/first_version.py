@@ -7,12 +7,14 @@ from pathlib import Path
 
 from alembic import command
 from alembic.config import Config
-from cache_samples import A76, COMPILER, TRACE
+from cache_samples import A76, COMPILER, TRACE, model_of
 from sqlalchemy import Connection, create_engine, text
 
 from tunebook.cache.keys import ScheduleKey
+from tunebook.cache.records import Workload
 
 OLD_KEY = ScheduleKey("relu", "f32[8] -> f32[8]", A76, COMPILER, "00000000000000aa")
+OLD_MODEL = model_of([Workload(OLD_KEY.workload, "tir", 8.0)])
 
 _ROWS = (
     "INSERT INTO targets (id, text) VALUES (1, :target)",
@@ -24,6 +26,9 @@ _ROWS = (
     "'board-1', 'pi', 0, '{}', '[0.001]', '2026-11-01 00:00:00', 0, :trace)",
     "INSERT INTO schedules (workload_id, target_id, emulated, record_id, seconds) "
     "VALUES (1, 1, FALSE, 1, 0.001)",
+    "INSERT INTO models (id, digest, shapes, target_id, compiler, choices, created_at) "
+    "VALUES (1, :digest, :shapes, 1, :compiler, '', '2026-11-01 00:00:00')",
+    "INSERT INTO model_tasks (model_id, position, workload_id, weight) VALUES (1, 0, 1, 1)",
 )
 
 
@@ -40,6 +45,8 @@ def first_version(path: Path) -> Path:
             "hash": OLD_KEY.workload_hash,
             "tir": zlib.compress(b"tir"),
             "trace": TRACE,
+            "digest": OLD_MODEL.digest,
+            "shapes": OLD_MODEL.shapes,
         }
         for statement in _ROWS:
             connection.execute(text(statement), values)

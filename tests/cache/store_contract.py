@@ -60,6 +60,12 @@ class ModelContract(StoreFixtures):
         store.save_model(changed)
         assert store.find_model(changed.digest, changed.shapes, A76, COMPILER) == changed
 
+    def test_a_model_that_is_saved_again_has_the_latest_choices(self, store: Store) -> None:
+        first, second = model_of([conv()]), model_of([conv()], choices="layout=NHWC")
+        for model in (first, second, first, first):
+            store.save_model(model)
+        assert store.find_model(first.digest, first.shapes, A76, COMPILER) == first
+
     def test_a_workload_comes_back_as_it_was(self, store: Store) -> None:
         workload = dataclasses.replace(conv(), tir='{"µ": 1}' * 1000)
         store.save_model(model_of([workload]))

@@ -26,7 +26,7 @@ from cache_samples import (
     start_job,
     success,
 )
-from first_version import OLD_KEY, first_version
+from first_version import OLD_KEY, OLD_MODEL, first_version
 from processes import run_at_once
 from sqlalchemy import Engine, create_engine, event
 
@@ -183,6 +183,7 @@ class TestRefusingADatabase:
         known = Workload(OLD_KEY.workload, "tir", 1.0, likeness)
         with Store.open(str(path)) as store:
             assert store.workload(OLD_KEY.workload).likeness == UNKNOWN
+            assert model_of([known]).digest == OLD_MODEL.digest
             store.save_model(model_of([known]))
             assert store.workload(OLD_KEY.workload).likeness == likeness
 

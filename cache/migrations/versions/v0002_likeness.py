@@ -37,6 +37,7 @@ def upgrade() -> None:
     _add("targets", "features", sa.String(length=16))
     op.create_index("ix_targets_features", "targets", ["features"])
     op.create_index("ix_model_tasks_workload", "model_tasks", ["workload_id"])
+    op.add_column("models", sa.Column("saved", sa.Integer(), nullable=False, server_default="0"))
     _add("slots", "source", sa.String(length=32), "search")
     _add("slots", "origin", sa.Text())
     op.create_table(
@@ -52,6 +53,7 @@ def downgrade() -> None:
     op.drop_table("origins")
     op.drop_column("slots", "origin")
     op.drop_column("slots", "source")
+    op.drop_column("models", "saved")
     op.drop_index("ix_model_tasks_workload", "model_tasks")
     op.drop_index("ix_targets_features", "targets")
     op.drop_column("targets", "features")
