@@ -161,8 +161,9 @@ def print_migrate_summary(report: MigrationReport) -> None:
     if not report.tasks:
         print_text(f"Nothing was missing: {wanted} of {wanted} schedules are in the cache.")
         return
+    trials = "1 trial" if report.trials == 1 else f"{report.trials} trials"
     print_text(
-        f"{made} of {len(report.tasks)} missing schedules were made with {report.trials} trials in "
+        f"{made} of {len(report.tasks)} missing schedules were made with {trials} in "
         f"{show_duration(report.seconds)}; {len(report.answer.hits)} of {wanted} are in the cache."
     )
 

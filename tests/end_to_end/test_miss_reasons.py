@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import sqlite3
 from collections.abc import Callable
 from pathlib import Path
@@ -235,6 +236,19 @@ def _change(database: Path, *statements: str) -> None:
     with sqlite3.connect(database) as connection:
         for statement in statements:
             connection.execute(statement)
+
+
+def test_the_command_that_a_miss_names_mends_it(
+    only_miss: LookUp, capfd: pytest.CaptureFixture[str]
+) -> None:
+    mend = shlex.split(only_miss("retrained")["mending_command"])[1:]
+    assert run(mend) == ExitCode.OK
+    told = capfd.readouterr().out
+    assert "other-constants" in told
+    assert "1 of 1 missing schedules were made with 1 trial in" in told
+    assert run([*mend, "--json"]) == ExitCode.OK
+    document = json.loads(capfd.readouterr().out)
+    assert (document["hits"], document["tasks"], document["misses"]) == (1, [], [])
 
 
 def test_explaining_shows_everything_near(
