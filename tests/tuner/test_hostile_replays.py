@@ -14,7 +14,7 @@ TRACES = 300
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize("seed", [1])
 def test_no_mutant_of_a_real_trace_ends_the_process_that_replays_or_adapts_it(seed: int) -> None:
     ran = subprocess.run(
         [sys.executable, str(SCRIPT), str(seed), str(TRACES)],
