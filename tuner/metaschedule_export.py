@@ -15,7 +15,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-from typing import TextIO
+from typing import Any, TextIO
 
 import tvm
 from tvm.s_tir import meta_schedule as ms
@@ -28,6 +28,7 @@ from tunebook.cache.keys import WorkloadKey
 from tunebook.cache.store import Store
 from tunebook.cache.targets import Target
 from tunebook.cache.traces import check_trace
+from tunebook.tuner.blocks import with_names_of
 from tunebook.tuner.compiler import compiler_text
 from tunebook.tuner.file_progress import FileProgress, Tell
 from tunebook.tuner.foreign_programs import ForeignPrograms, Refused, ReplayTrace
@@ -136,6 +137,28 @@ def _left_out(survey: ExportSurvey, emulated: bool) -> Iterator[LeftOut]:
         )
 
 
+@dataclass(frozen=True)
+class _Program:
+    """A workload's program, and its arguments as MetaSchedule describes them, in JSON."""
+
+    tir: str
+    module: Any
+    arguments: str
+
+    @classmethod
+    def of(cls, tir: str) -> _Program:
+        module = tvm.ir.load_json(tir)
+        arguments = ms.arg_info.ArgInfo.from_entry_func(module, remove_preproc=True)
+        return cls(tir, module, json.dumps([argument.as_json() for argument in arguments]))
+
+    def renamed(self, trace: str) -> str:
+        """The trace with the names that blocks have here: a record of the same program may come
+        out of another model, and stock TVM goes by names."""
+        instructions, decisions = json.loads(trace)
+        named = with_names_of(self.module, instructions)
+        return trace if named is instructions else json.dumps([named, decisions])
+
+
 @dataclass
 class _Files:
     """What was written so far: `numbers` are the workloads' lines, counted from 0."""
@@ -145,21 +168,22 @@ class _Files:
     store: Store
     foreign: ForeignPrograms
     numbers: dict[WorkloadKey, int] = field(default_factory=dict)
-    arguments: list[str] = field(default_factory=list)
     targets: set[str] = field(default_factory=set)
     seen: int = 0
     records: int = 0
     failures: int = 0
+    _programs: dict[WorkloadKey, _Program] = field(default_factory=dict)
     _refused: Counter[str] = field(default_factory=Counter)
 
     def write(self, page: tuple[ExportedRecord, ...]) -> None:
         """Writes the records of a page, and the workloads that come up for the first time."""
         self.seen += len(page)
         trusted = [record for record in page if self._is_trusted(record)]
-        left_out = self._not_replaying(trusted)
-        for record in trusted:
+        traces = [self._program(one.key.workload).renamed(one.trace) for one in trusted]
+        left_out = self._not_replaying(trusted, traces)
+        for record, trace in zip(trusted, traces, strict=True):
             if record.id not in left_out:
-                self._write_record(record)
+                self._write_record(record, trace)
 
     @property
     def left_out(self) -> Iterator[LeftOut]:
@@ -174,47 +198,43 @@ class _Files:
             return False
         return True
 
-    def _not_replaying(self, records: list[ExportedRecord]) -> set[int]:
-        """Of the traces that nobody has replayed yet, those that do not."""
-        unknown = [record for record in records if not is_replayed(record.module_hash)]
-        programs = {
-            record.key.workload: self.store.workload(record.key.workload).tir for record in unknown
-        }
-        messages = (ReplayTrace(programs[one.key.workload], one.trace) for one in unknown)
+    def _not_replaying(self, records: list[ExportedRecord], traces: list[str]) -> set[int]:
+        """Of the traces that nobody has replayed as they are written, those that do not."""
+        unknown = [
+            (record, trace)
+            for record, trace in zip(records, traces, strict=True)
+            if trace != record.trace or not is_replayed(record.module_hash)
+        ]
+        messages = (
+            ReplayTrace(self._program(record.key.workload).tir, trace) for record, trace in unknown
+        )
         answers = zip(unknown, self.foreign.answers(messages), strict=True)
-        refused = {record.id for record, answer in answers if isinstance(answer, Refused)}
+        refused = {record.id for (record, _), answer in answers if isinstance(answer, Refused)}
         if refused:
-            self._refused["whose trace, imported, does not replay"] += len(refused)
+            self._refused["whose trace does not replay"] += len(refused)
         return refused
 
-    def _write_record(self, record: ExportedRecord) -> None:
+    def _write_record(self, record: ExportedRecord, trace: str) -> None:
+        program = self._program(record.key.workload)
         number = self._number_of(record.key.workload)
+        target = _target_json(record.key.target)
         self.record_file.write(
-            record_line(
-                number,
-                record.trace,
-                record.run_seconds,
-                _target_json(record.key.target),
-                self.arguments[number],
-            )
+            record_line(number, trace, record.run_seconds, target, program.arguments)
         )
         self.targets.add(record.key.target)
         self.records += 1
         self.failures += not record.run_seconds
 
+    def _program(self, key: WorkloadKey) -> _Program:
+        if key not in self._programs:
+            self._programs[key] = _Program.of(self.store.workload(key).tir)
+        return self._programs[key]
+
     def _number_of(self, key: WorkloadKey) -> int:
         if key not in self.numbers:
-            tir = self.store.workload(key).tir
-            self.workload_file.write(workload_line(key.hash, tir))
+            self.workload_file.write(workload_line(key.hash, self._program(key).tir))
             self.numbers[key] = len(self.numbers)
-            self.arguments.append(_arguments_json(tir))
         return self.numbers[key]
-
-
-def _arguments_json(tir: str) -> str:
-    """The program's arguments as MetaSchedule describes them."""
-    arguments = ms.arg_info.ArgInfo.from_entry_func(tvm.ir.load_json(tir), remove_preproc=True)
-    return json.dumps([argument.as_json() for argument in arguments])
 
 
 @cache

@@ -80,13 +80,13 @@ class TestProcesses:
         answers.close()  # type: ignore[attr-defined]
 
     def test_what_fails_is_answered_with_the_reason(self, foreign: ForeignPrograms) -> None:
-        tir, other = matmul(16, 16, 16), matmul(4, 4, 4)
+        tir = matmul(16, 16, 16)
         (trace,) = random_traces(tir, A76, 1)
         evil = '[[["Annotate", ["b0", "x"], ["pragma_import_c"], []]], []]'
         replayed, unfit, refused, unread = foreign.answers(
             [
                 ReplayTrace(tir, trace),
-                ReplayTrace(other, trace.replace("matmul", "gone")),
+                ReplayTrace(tir, '[[["GetLoops", ["b0"], [], ["l1"]]], []]'),
                 ReplayTrace(tir, evil),
                 LoadProgram("{}"),
             ]
