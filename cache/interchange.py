@@ -185,15 +185,20 @@ def _parse(line: Line) -> Any:
 def _write_index_maps_anew(trace: Any) -> None:
     """Index maps are texts of JSON inside a trace, indented in files and nowhere else; what is no
     trace stays as it is."""
-    instructions = trace[0] if isinstance(trace, list) and trace else None
-    for instruction in instructions if isinstance(instructions, list) else ():
-        inputs = instruction[1] if isinstance(instruction, list) and len(instruction) == 4 else None
-        for position, value in enumerate(inputs if isinstance(inputs, list) else ()):
+    for instruction in _list(trace[0] if isinstance(trace, list) and trace else None):
+        inputs = _list(
+            instruction[1] if isinstance(instruction, list) and instruction[1:] else None
+        )
+        for position, value in enumerate(inputs):
             if isinstance(value, str) and value.startswith("{"):
                 with suppress(ValueError, RecursionError):
                     inputs[position] = json.dumps(
                         json.loads(value), separators=(",", ":"), ensure_ascii=False
                     )
+
+
+def _list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []
 
 
 def _run_seconds(parsed: Any) -> tuple[float, ...]:
