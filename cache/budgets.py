@@ -60,6 +60,17 @@ def set_limit(session: Session, budget_id: int, trials: int | None, more: int | 
     return limit > before
 
 
+def lower_limit(session: Session, job_id: int, trials: int) -> None:
+    """See Store.lower_budget."""
+    budget = session.execute(
+        select(BudgetRow.id, BudgetRow.trial_limit, BudgetRow.granted)
+        .where(BudgetRow.id == _budget_of(job_id))
+        .with_for_update()
+    ).one()
+    limit = max(budget.granted, budget.trial_limit - trials)
+    session.execute(update(BudgetRow).where(BudgetRow.id == budget.id).values(trial_limit=limit))
+
+
 def reserve(session: Session, job_id: int, trials: int) -> int:
     """Grants as many trials as are left, up to `trials`; gives how many."""
     budget = session.execute(

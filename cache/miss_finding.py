@@ -44,7 +44,6 @@ _HOW_TUNED = {
 # Reasons that a near trace does not mend: there is none, or it fits another layout.
 _MENDED_BY_SEARCH = (
     MissReason.ONLY_FAILURES,
-    MissReason.UNVERIFIED,
     MissReason.NEVER_TUNED,
     MissReason.OTHER_PIPELINE,
 )
@@ -65,10 +64,11 @@ class _Finding:
     explanation: str
     nearest: ScheduleKey | None = None
     differences: tuple[Difference, ...] = ()
+    is_refused: bool = False
 
     @property
     def is_mended_by_search(self) -> bool:
-        return self.reason in _MENDED_BY_SEARCH and _IMPORTED not in self.differences
+        return self.reason in _MENDED_BY_SEARCH or self.is_refused
 
     def as_miss(self, more_trials: int) -> Miss:
         target = shlex.quote(self.key.target)
@@ -122,7 +122,8 @@ class MissFinder:
 
 
 def _of_refused(key: ScheduleKey, why: str) -> _Finding:
-    return _Finding(key, MissReason.UNVERIFIED, f"a schedule is stored, but {why}", key)
+    told = f"a schedule is stored, but {why}"
+    return _Finding(key, MissReason.UNVERIFIED, told, key, is_refused=True)
 
 
 def _of_own_records(key: ScheduleKey, own: OwnRecords, accept_emulated: bool) -> _Finding | None:

@@ -134,11 +134,14 @@ def claim_round(
     worker: str,
     job_id: int | None,
     board_classes: Sequence[str] | None,
+    task_ids: Collection[int] | None,
 ) -> ClaimedRound | None:
     """See Store.claim_round."""
     _expire_dead_leases(session, observer)
     while True:
-        row: RoundRow | None = session.scalars(_free_rounds(job_id, board_classes)).first()
+        row: RoundRow | None = session.scalars(
+            _free_rounds(job_id, board_classes, task_ids)
+        ).first()
         if row is None:
             return None
         if row.granted is None:
@@ -177,7 +180,9 @@ def _expire_dead_leases(session: Session, observer: LeaseObserver) -> None:
         )
 
 
-def _free_rounds(job_id: int | None, board_classes: Sequence[str] | None) -> Select[Any]:
+def _free_rounds(
+    job_id: int | None, board_classes: Sequence[str] | None, task_ids: Collection[int] | None
+) -> Select[Any]:
     statement = (
         select(RoundRow)
         .join(JobRow, JobRow.id == RoundRow.job_id)
@@ -191,6 +196,8 @@ def _free_rounds(job_id: int | None, board_classes: Sequence[str] | None) -> Sel
         statement = statement.where(RoundRow.job_id == job_id)
     if board_classes is not None:
         statement = statement.where(JobRow.board_class.in_(board_classes))
+    if task_ids is not None:
+        statement = statement.where(RoundRow.task_id.in_(task_ids))
     return statement
 
 

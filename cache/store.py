@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 from tunebook.cache import (
     adopted_records,
@@ -297,6 +297,12 @@ class Store:
         with self._database.reading() as session:
             return budgets.read_budget(session, job_id)
 
+    def lower_budget(self, job_id: int, trials: int) -> None:
+        """Takes back trials that the job's budget was raised by and that were not spent; those that
+        are granted stay."""
+        with self._database.writing() as session:
+            budgets.lower_limit(session, job_id, trials)
+
     def task_states(self, job_id: int) -> list[TaskState]:
         """The job's tasks in the order of splitting; a workload that the model holds twice is one
         task with the sum of the weights."""
@@ -341,14 +347,21 @@ class Store:
             rounds.withdraw_rounds(session, job_id)
 
     def claim_round(
-        self, worker: str, job_id: int | None = None, board_classes: Sequence[str] | None = None
+        self,
+        worker: str,
+        job_id: int | None = None,
+        board_classes: Sequence[str] | None = None,
+        task_ids: Collection[int] | None = None,
     ) -> ClaimedRound | None:
-        """Claims the open round with the highest gain, expiring dead leases first; reserves its
+        """Claims the open round with the highest gain (of one job, of these board classes, of these
+        tasks, where given), expiring dead leases first; reserves its
         trials in the same transaction, or as many as the budget has left. A round whose budget
         grants nothing is closed. None when there is nothing to claim: ask again after a second,
         since a lease is only seen to be dead by one who watches it."""
         with self._database.writing() as session:
-            return rounds.claim_round(session, self._observer, worker, job_id, board_classes)
+            return rounds.claim_round(
+                session, self._observer, worker, job_id, board_classes, task_ids
+            )
 
     def beat(self, round_id: int, epoch: int) -> None:
         """Says that the worker lives. Raises LeaseLostError when another worker claimed the round

@@ -145,14 +145,17 @@ def _run(
     recipes: Sequence[Recipe],
     listener: ProgressListener,
 ) -> Mapping[ScheduleKey, int]:
-    def submit(*, trials: int | None = None, more: int | None = None) -> int:
+    def submit(more: int) -> int:
         boards = plan.boards
         return store.submit_job(
-            model_id, boards.board_class, trials=trials, more=more, emulated=boards.emulated
+            model_id, boards.board_class, trials=None, more=more, emulated=boards.emulated
         )
 
-    limit = store.budget(submit()).limit
-    job_id = submit(more=sum(recipe.trials.most for recipe in recipes if recipe.near))
+    before = store.budget(submit(0))
+    wanted = sum(recipe.trials.most for recipe in recipes if recipe.near)
+    # What other rounds were granted and have not spent is theirs.
+    job_id = submit(wanted + before.granted - before.spent)
+    raised = store.budget(job_id).limit - before.limit
     try:
         with plan.boards.open() as address:
             worker = MigrationWorker(store, plan.target, address, plan.settings, listener)
@@ -160,7 +163,8 @@ def _run(
     finally:
         store.withdraw_rounds(job_id)
         # What was raised and not spent is not for a later search to spend.
-        submit(trials=max(limit, store.budget(job_id).spent))
+        spent = store.budget(job_id).spent - before.spent
+        store.lower_budget(job_id, max(0, raised - spent))
     budget = store.budget(job_id)
     if budget.spent >= budget.limit:
         store.finish_job(job_id, "done", "migrated")

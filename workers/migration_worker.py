@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import threading
 import time
@@ -22,6 +23,8 @@ from tunebook.workers.progress import ProgressListener, ProgressMeter
 from tunebook.workers.recovery_trials import RecoveryTrials
 from tunebook.workers.round_runner import RoundRunner
 from tunebook.workers.workbench import WorkerSettings, open_workbench
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass
@@ -156,12 +159,15 @@ class MigrationWorker:
             if (recipe := proposals.of(task)) is not None and (size := recipe.next_size(task)) > 0
         ]
         self._store.propose_rounds(job_id, wanted)
+        task_ids = {proposal.task_id for proposal in wanted}
         claimed: list[ClaimedRound] = []
         while sum(one.size for one in claimed) < self._settings.batch:
-            one = self._store.claim_round(str(os.getpid()), job_id) if wanted else None
+            one = self._store.claim_round(str(os.getpid()), job_id, task_ids=task_ids)
             if one is None:
                 break
             claimed.append(one)
+        if wanted and not claimed:
+            _log.warning("%d tasks are left out: another worker has their rounds", len(wanted))
         return claimed
 
     def _report(self, meter: ProgressMeter, job_id: int, activity: str) -> None:

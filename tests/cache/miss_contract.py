@@ -108,7 +108,7 @@ class MissContract(StoreFixtures):
         assert miss.explanation == (
             "1 successful record is stored, but none was verified on a board"
         )
-        assert miss.mending_command == f"tunebook tune MODEL --target '{A76}' --more 16"
+        assert miss.mending_command == f"tunebook migrate MODEL --target '{A76}'"
 
     def test_only_emulated_timings_are_told_with_the_option_that_accepts_them(
         self, store: Store

@@ -177,7 +177,7 @@ class NearReasonContract(StoreFixtures):
         assert miss.explanation == (
             "1 successful record is stored, but none was verified on a board"
         )
-        assert miss.mending_command == _TUNE
+        assert miss.mending_command == _MIGRATE
 
 
 class RecoveryContract(StoreFixtures):

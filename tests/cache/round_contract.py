@@ -78,6 +78,17 @@ class JobContract(StoreFixtures):
         propose_all(store, job, 8)
         assert store.claim_round("worker", job) is None
 
+    def test_trials_that_were_not_spent_are_taken_back_and_granted_ones_stay(
+        self, store: Store
+    ) -> None:
+        job = start_job(store, trials=10)
+        claim_new_round(store, job, size=4)
+        store.lower_budget(job, 3)
+        assert store.budget(job).limit == 7
+        store.lower_budget(job, 100)
+        budget = store.budget(job)
+        assert (budget.limit, budget.granted) == (4, 4)
+
     def test_a_total_and_more_at_once_are_an_error(self, store: Store) -> None:
         model = store.save_model(model_of([conv()]))
         with pytest.raises(BudgetError, match="--more"):
@@ -151,6 +162,15 @@ class RoundsContract(StoreFixtures):
     ) -> None:
         propose_all(store, start_job(store), 4)
         assert (store.claim_round("worker", board_classes=classes) is not None) is found
+
+    def test_only_rounds_of_the_tasks_asked_for_are_claimed(self, store: Store) -> None:
+        job = start_job(store, conv(56), conv(28))
+        propose_all(store, job, size=2)
+        _, second = store.task_states(job)
+        claimed = store.claim_round("worker", job, task_ids={second.id})
+        assert claimed is not None
+        assert claimed.task_id == second.id
+        assert store.claim_round("worker", job, task_ids={second.id}) is None
 
     def test_a_round_is_granted_what_the_budget_has_left(self, store: Store) -> None:
         job = start_job(store, conv(56), conv(28), conv(14), trials=10)

@@ -207,7 +207,7 @@ def test_unverified(only_miss: LookUp, database: Path) -> None:
     assert miss["explanation"] == (
         "4 successful records are stored, but none was verified on a board"
     )
-    assert "tunebook tune " in miss["mending_command"]
+    assert miss["mending_command"].startswith("tunebook migrate ")
 
 
 def test_emulated_only(only_miss: LookUp, database: Path) -> None:
