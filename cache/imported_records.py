@@ -14,9 +14,10 @@ from typing import Any
 
 from sqlalchemy import Table, delete, select, update
 from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
-from tunebook.cache.identities import ensure_target, find_ids, insert_workload, key_of
+from tunebook.cache.identities import ensure_target, find_ids, insert_workload, workload_key_of
 from tunebook.cache.keys import ScheduleKey, WorkloadKey
 from tunebook.cache.known_workloads import find_workloads
 from tunebook.cache.records import ErrorClass, Source, Workload
@@ -99,6 +100,19 @@ def import_records(session: Session, records: Sequence[ImportedRecord]) -> int:
     return _insert(session, [rows[identity] for identity in sorted(rows)])
 
 
+def forget_unreplayed(session: Session, workload_id: int, target_id: int, trace: str) -> None:
+    """Removes what was imported of a trace without replaying it, now that it was measured here."""
+    session.execute(
+        delete(RecordRow).filter_by(
+            workload_id=workload_id,
+            target_id=target_id,
+            emulated=False,
+            module_hash=trace_hash(trace),
+            source=Source.IMPORT.value,
+        )
+    )
+
+
 def _places(session: Session, keys: Set[ScheduleKey]) -> dict[ScheduleKey, tuple[int, int]]:
     """The ids of workloads and targets."""
     hashes = sorted({key.workload_hash for key in keys})
@@ -113,7 +127,7 @@ def _places(session: Session, keys: Set[ScheduleKey]) -> dict[ScheduleKey, tuple
                 WorkloadRow.hash,
             ).where(WorkloadRow.hash.in_(hashes[start : start + _CHUNK]))
         ):
-            workloads[key_of(row, "").workload] = row.id
+            workloads[workload_key_of(row)] = row.id
     targets = {text: ensure_target(session, text) for text in sorted({key.target for key in keys})}
     return {key: (workloads[key.workload], targets[key.target]) for key in keys}
 
@@ -146,15 +160,23 @@ def _name_modules(session: Session, place: tuple[int, int], modules: Mapping[str
     )
     # Sorted here: asked to, SQLite reads the whole table in that order instead of an index.
     for record_id, unreplayed in sorted(unnamed.all()):
-        module_hash = modules[unreplayed]
-        taken = session.scalar(
-            select(RecordRow.id).filter_by(**here, module_hash=module_hash).limit(1)
-        )
-        if taken is None:
-            renamed = update(RecordRow).where(RecordRow.id == record_id)
-            session.execute(renamed.values(module_hash=module_hash))
-        else:
+        if not _name_module(session, record_id, modules[unreplayed]):
             session.execute(delete(RecordRow).where(RecordRow.id == record_id))
+
+
+def _name_module(session: Session, record_id: int, module_hash: str) -> bool:
+    """Whether a record got its module's hash: it does not where the module has a record already.
+
+    Only trying tells: a worker may be storing one just now.
+    """
+    try:
+        with session.begin_nested():
+            session.execute(
+                update(RecordRow).where(RecordRow.id == record_id).values(module_hash=module_hash)
+            )
+    except IntegrityError:
+        return False
+    return True
 
 
 def _insert(session: Session, rows: list[dict[str, Any]]) -> int:

@@ -10,6 +10,7 @@ from sqlalchemy.orm import Session, defer
 
 from tunebook.cache.errors import DatabaseError, UntrustedTraceError
 from tunebook.cache.identities import find_ids, find_target, insert_missing, key_of
+from tunebook.cache.imported_records import forget_unreplayed
 from tunebook.cache.keys import ScheduleKey
 from tunebook.cache.records import Candidate, ErrorClass, Measurement, Record, Source
 from tunebook.cache.tables import OriginRow, RecordRow, ScheduleRow, TargetRow, WorkloadRow
@@ -27,7 +28,8 @@ def insert_record(
     measurement: Measurement,
 ) -> tuple[int, bool]:
     """Stores a record unless its module has one on this kind of board; gives its id, and whether
-    it is new. One that was imported was not measured here yet: it becomes this one."""
+    it is new. One that was imported was not measured here yet: it becomes this one, and what was
+    imported of the same trace without replaying it goes."""
     identity = {
         "workload_id": workload_id,
         "target_id": target_id,
@@ -43,6 +45,9 @@ def insert_record(
         "feature_columns": measurement.feature_columns,
         "features": measurement.features,
     }
+    if candidate.source is not Source.IMPORT and not measurement.emulated:
+        # First of all: an import takes that record before its module's too.
+        forget_unreplayed(session, workload_id, target_id, candidate.trace)
     is_new = insert_missing(session, RecordRow, values) or _measured_here(session, values, identity)
     record_id = session.execute(select(RecordRow.id).filter_by(**identity)).scalar_one()
     if is_new and candidate.origin:

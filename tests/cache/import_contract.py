@@ -126,6 +126,31 @@ class ImportContract:
         (record,) = store.records(KEY)
         assert (record.candidate.source, record.measurement.seconds) == (Source.SEARCH, 2e-3)
 
+    def test_measuring_an_unreplayed_trace_here_takes_the_imports_place(self, store: Store) -> None:
+        """Its module's hash was not known, so the two have nothing but the trace in common."""
+        store.import_workloads([conv()])
+        kept, measured = traces(2)
+        other = conv().key.on(A53)
+        store.import_records(
+            [
+                ImportedRecord(KEY, kept, (1e-9,)),
+                ImportedRecord(KEY, measured, (1e-9,)),
+                ImportedRecord(other, measured, (1e-9,)),
+            ]
+        )
+        measure(store, conv(), {"module": success(2e-3)}, trace=measured)
+        assert [(one.candidate.trace, one.candidate.source) for one in store.records(KEY)] == [
+            (kept, Source.IMPORT),
+            (measured, Source.SEARCH),
+        ]
+        assert len(store.records(other)) == 1
+
+    def test_an_emulated_board_leaves_an_unreplayed_trace_as_it_is(self, store: Store) -> None:
+        store.import_workloads([conv()])
+        store.import_records([ImportedRecord(KEY, TRACE, (1e-9,))])
+        measure(store, conv(), {"module": success(2e-3, emulated=True)}, emulated=True)
+        assert [one.measurement.emulated for one in store.records(KEY)] == [False, True]
+
     def test_imported_times_are_no_progress_of_a_search(self, store: Store) -> None:
         job = start_job(store, conv())
         store.import_records([ImportedRecord(KEY, TRACE, (1e-9,), "imported")])

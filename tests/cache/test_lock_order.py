@@ -4,17 +4,28 @@ from __future__ import annotations
 
 import time
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 import pytest
-from cache_samples import propose_all, start_job
+from cache_samples import A76, TRACE, conv, propose_all, start_job
 from sqlalchemy import Connection, create_engine, text
 
 from tunebook.cache.database import parse_url
+from tunebook.cache.imported_records import ImportedRecord
+from tunebook.cache.records import Source
 from tunebook.cache.store import Store
 
 pytestmark = pytest.mark.postgresql
 _WAITING = "SELECT count(*) FROM pg_locks WHERE NOT granted"
 _PATIENCE_SECONDS = 30
+_COPIED = """
+    workload_id, target_id, emulated, verified, error_text, board, board_class, board_seconds,
+    board_state, run_seconds, created_at, feature_columns, trace
+"""
+_STORE_MODULE = f"""
+    INSERT INTO records ({_COPIED}, module_hash, source)
+    SELECT {_COPIED}, 'module', 'search' FROM records
+"""
 
 
 def test_a_job_that_is_resumed_while_another_finishes_it_is_made_anew(postgresql_url: str) -> None:
@@ -42,6 +53,25 @@ def test_a_round_that_is_proposed_while_another_finishes_the_job_is_left_out(
             proposed = thread.submit(propose_all, store, job, 4)
             _wait_for_somebody_waiting(finishing)
         assert proposed.result() == 0
+    engine.dispose()
+
+
+def test_a_trace_is_named_after_a_module_whose_record_is_stored_meanwhile(
+    postgresql_url: str,
+) -> None:
+    engine = create_engine(parse_url(postgresql_url))
+    record = ImportedRecord(conv().key.on(A76), TRACE, (1e-3,))
+    with Store.open(postgresql_url) as store, ThreadPoolExecutor(1) as thread:
+        store.import_workloads([conv()])
+        store.import_records([record])
+        with engine.begin() as measuring:
+            measuring.execute(text(_STORE_MODULE))
+            named = replace(record, module_hash="module")
+            imported = thread.submit(store.import_records, [named])
+            _wait_for_somebody_waiting(measuring)
+        assert imported.result() == 0
+        (stored,) = store.records(record.key)
+        assert stored.candidate.source is Source.SEARCH
     engine.dispose()
 
 
