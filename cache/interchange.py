@@ -185,20 +185,22 @@ def _parse(line: Line) -> Any:
 def _write_index_maps_anew(trace: Any) -> None:
     """Index maps are texts of JSON inside a trace, indented in files and nowhere else; what is no
     trace stays as it is."""
-    for instruction in _list(trace[0] if isinstance(trace, list) and trace else None):
-        inputs = _list(
-            instruction[1] if isinstance(instruction, list) and instruction[1:] else None
-        )
+    for instruction in _items_at(trace, 0):
+        inputs = _items_at(instruction, 1)
         for position, value in enumerate(inputs):
-            if isinstance(value, str) and value.startswith("{"):
-                with suppress(ValueError, RecursionError):
-                    inputs[position] = json.dumps(
-                        json.loads(value), separators=(",", ":"), ensure_ascii=False
-                    )
+            if not isinstance(value, str) or not value.startswith("{"):
+                continue
+            with suppress(ValueError, RecursionError):
+                inputs[position] = json.dumps(
+                    json.loads(value), separators=(",", ":"), ensure_ascii=False
+                )
 
 
-def _list(value: Any) -> list[Any]:
-    return value if isinstance(value, list) else []
+def _items_at(value: Any, position: int) -> list[Any]:
+    """The list at a position of a list; none where there is no such."""
+    if not isinstance(value, list) or len(value) <= position:
+        return []
+    return value[position] if isinstance(value[position], list) else []
 
 
 def _run_seconds(parsed: Any) -> tuple[float, ...]:

@@ -16,6 +16,7 @@ import json
 from typing import Any
 
 from tunebook.cache.errors import UntrustedProgramError
+from tunebook.cache.trace_grammar import shown
 
 NODE_LIMIT = 200_000
 _TEXT_LIMIT = 1000
@@ -94,17 +95,17 @@ def checked_program(text: str) -> str:
         raise _refused(f"{len(nodes)} parts, more than {NODE_LIMIT}")
     empty = {index for index, node in enumerate(nodes) if node.get("type") == "None"}
     for node in nodes:
-        _check(node, nodes)
-        _check_whole(node, empty)
+        _check_listed(node, nodes)
+        _check_parts_present(node, empty)
     return json.dumps({"root_index": root, "nodes": nodes})
 
 
-def _check(node: dict[str, Any], nodes: list[dict[str, Any]]) -> None:
+def _check_listed(node: dict[str, Any], nodes: list[dict[str, Any]]) -> None:
     kind, data = node.get("type"), node.get("data")
     if not isinstance(kind, str) or kind not in CLASSES:
-        raise _refused(f"it holds {_shown(kind)}, which is not on the list")
+        raise _refused(f"it holds {shown(kind)}, which is not on the list")
     if kind == "ir.Op" and (not isinstance(data, str) or data not in FUNCTIONS):
-        raise _refused(f"it calls {_shown(data)}, which is not on the list")
+        raise _refused(f"it calls {shown(data)}, which is not on the list")
     if kind == "ffi.String":
         _check_text(data)
     if kind == "ffi.Map":
@@ -112,20 +113,20 @@ def _check(node: dict[str, Any], nodes: list[dict[str, Any]]) -> None:
             _check_attribute(name, nodes)
 
 
-def _check_whole(node: dict[str, Any], empty: set[int]) -> None:
+def _check_parts_present(node: dict[str, Any], empty: set[int]) -> None:
     """TVM takes a part that is missing, and ends the process when it looks at it."""
     data = node.get("data")
     fields = data.items() if isinstance(data, dict) else ()
     for name, value in fields:
         if name not in _OPTIONAL | _NUMBERS and type(value) is int and value in empty:
-            raise _refused(f"its {node['type']} has no {_shown(name)}")
+            raise _refused(f"its {node['type']} has no {shown(name)}")
     if isinstance(data, list) and any(type(one) is int and one in empty for one in data):
         raise _refused(f"its {node['type']} has an empty place")
 
 
 def _check_text(data: Any) -> None:
     if not isinstance(data, str) or len(data) > _TEXT_LIMIT or _PRAGMA in data:
-        raise _refused(f"it holds the text {_shown(data)}")
+        raise _refused(f"it holds the text {shown(data)}")
 
 
 def _check_attribute(index: Any, nodes: list[dict[str, Any]]) -> None:
@@ -135,14 +136,8 @@ def _check_attribute(index: Any, nodes: list[dict[str, Any]]) -> None:
     if node.get("type") == "ir.GlobalVar":
         return
     if node.get("type") != "ffi.String" or not isinstance(name, str) or name not in ATTRIBUTES:
-        raise _refused(f"it has the attribute {_shown(name)}, which is not on the list")
+        raise _refused(f"it has the attribute {shown(name)}, which is not on the list")
 
 
 def _refused(what: str) -> UntrustedProgramError:
     return UntrustedProgramError(f"the program is refused: {what}")
-
-
-def _shown(value: Any) -> str:
-    """A value from outside, short enough for a line and without control characters."""
-    text = repr(value)
-    return text if len(text) <= 100 else text[:100] + "..."

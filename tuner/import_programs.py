@@ -51,8 +51,10 @@ class _ProgramFile:
                 yield number, answer
                 continue
             assert isinstance(answer, Refused)
-            kinds = SkipReason.UNREADABLE_PROGRAM, SkipReason.UNTRUSTED_PROGRAM
-            self._skipped.add(self._path.name, number, kinds[answer.untrusted], answer.reason)
+            reason = SkipReason.UNREADABLE_PROGRAM
+            if answer.untrusted:
+                reason = SkipReason.UNTRUSTED_PROGRAM
+            self._skipped.add(self._path.name, number, reason, answer.reason)
 
     def _messages(self) -> Iterator[LoadProgram]:
         for line in told_lines(self._path, "reading programs", self._tell):
