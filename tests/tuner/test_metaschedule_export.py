@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import tvm
 from interchange_samples import PROGRAMS, lines_of, stock_database
-from near_programs import A72, A76, random_traces
+from near_programs import A72, A76, random_traces, row_sums
 
 from tunebook.cache.errors import InterchangeError
 from tunebook.cache.imported_records import ImportedRecord
@@ -195,6 +195,24 @@ def test_a_trace_out_of_another_model_is_written_with_this_programs_names(
     report = export_database(tmp_path, tuned, foreign)
     assert (report.records, len(stock_database(tmp_path))) == (13, 13)
     assert "lv7" not in (tmp_path / RECORDS).read_text()
+
+
+def test_a_model_that_takes_an_imported_program_over_gives_its_names_to_what_was_imported(
+    store: Store, foreign: ForeignPrograms, tmp_path: Path
+) -> None:
+    target = str(resolve_target(A76))
+    strangers, own = (row_sums(64, name) for name in ("lv7", "lv294"))
+    (key,) = store.import_workloads([foreign_workload(strangers)])
+    (trace,) = random_traces(strangers, A76, 1)
+    module = module_hash(replay(tvm.ir.load_json(strangers), trace).mod)
+    store.import_records([ImportedRecord(key.on(target), trace, (1.0,), module)])
+    task = Task(foreign_workload(own), 1)
+    store.save_model(Model(key.hash, "", target, COMPILER, "", (task,)))
+    assert export_database(tmp_path, store, foreign).records == 1
+    found = stock_database(tmp_path).query_tuning_record(
+        tvm.ir.load_json(own), tvm_target(A76), "main"
+    )
+    assert module_hash(found.as_measure_candidate().sch.mod) == module
 
 
 def test_emulated_boards_records_are_written_where_they_are_asked_for(
