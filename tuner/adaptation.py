@@ -40,7 +40,7 @@ from tunebook.tuner.tvm_compat import silent_native_stderr
 _log = logging.getLogger(__name__)
 
 # The program is the same one: what was recorded for it may be replayed as it is.
-_SAME_PROGRAM = frozenset(
+_REPLAYED_AS_RECORDED = frozenset(
     {
         MissReason.EQUIVALENT_TARGET,
         MissReason.OTHER_COMPILER,
@@ -98,14 +98,15 @@ def adapt(
     found: dict[str, Candidate] = {}
     with silent_native_stderr():
         for one in near:
-            for way, schedule in adapter.schedules(one):
-                if len(found) >= limit:
-                    return list(found.values())
+            schedules = adapter.schedules(one)
+            # Asked first: the next schedule is only made when it is taken.
+            while len(found) < limit and (made := next(schedules, None)) is not None:
+                way, schedule = made
                 name = module_hash(schedule.mod)
                 trace = trace_text(schedule)
                 if name not in found and adapter.replays(trace, name):
                     found[name] = Candidate(trace, name, source, f"{one.origin}, {way.value}")
-    return list(found.values())[:limit]
+    return list(found.values())
 
 
 @dataclass(frozen=True)
@@ -150,7 +151,7 @@ class _Adapter:
         """What can be tried with a trace, in order of promise."""
         lacking = self._lacking(recorded)
         bare = with_limits(without_postprocs(recorded), self.rules.limits)
-        if near.reason in _SAME_PROGRAM:
+        if near.reason in _REPLAYED_AS_RECORDED:
             if not lacking:
                 yield Way.AS_RECORDED, partial(replay, self.module, near.trace)
                 if near.reason in (MissReason.OTHER_TARGET, MissReason.OTHER_COMPILER):
@@ -167,7 +168,7 @@ class _Adapter:
             if other is not None:
                 changed = with_intrinsic(bare, intrinsic, other)
                 yield Way.RETENSORISED, partial(self._tiled, changed, _nearest)
-        if intrinsics_of(bare) and (lacking or near.reason not in _SAME_PROGRAM):
+        if intrinsics_of(bare) and (lacking or near.reason not in _REPLAYED_AS_RECORDED):
             yield Way.UNTENSORISED, partial(self._tiled, untensorised(bare), _nearest)
 
     def _tilings(

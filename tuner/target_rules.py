@@ -68,7 +68,7 @@ def rules_for(module: Any, target: Any) -> TargetRules:
 
 def _limits(rules: Any, cores: int) -> dict[str, int]:
     for rule in rules:
-        if rule.__class__.__name__ == "ParallelizeVectorizeUnroll":
+        if isinstance(rule, ms.schedule_rule.ParallelizeVectorizeUnroll):
             return {
                 "meta_schedule.parallel": int(rule.max_jobs_per_core) * cores,
                 "meta_schedule.vectorize": int(rule.max_vectorize_extent),

@@ -17,14 +17,14 @@ class RecoveryTrials:
 
 
 # The same program: its trace does there what it does here, and only one that fails asks for more.
-_SAME_PROGRAM = RecoveryTrials(4, until_served=True)
+_ONE_IS_ENOUGH = RecoveryTrials(4, until_served=True)
 # Another program: which of a trace's adaptations wins is only known when it was measured.
 _OTHER_PROGRAM = RecoveryTrials(8)
 _BY_REASON = MappingProxyType(
     {
-        MissReason.EQUIVALENT_TARGET: _SAME_PROGRAM,
-        MissReason.OTHER_COMPILER: _SAME_PROGRAM,
-        MissReason.OTHER_CONSTANTS: _SAME_PROGRAM,
+        MissReason.EQUIVALENT_TARGET: _ONE_IS_ENOUGH,
+        MissReason.OTHER_COMPILER: _ONE_IS_ENOUGH,
+        MissReason.OTHER_CONSTANTS: _ONE_IS_ENOUGH,
         # The order of times measured elsewhere, or with other features, may be another here.
         MissReason.UNVERIFIED: RecoveryTrials(4),
         MissReason.EMULATED_ONLY: RecoveryTrials(4),
