@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from functools import reduce
+from typing import Any
+
 import pytest
 import tvm
 from near_programs import random_traces, row_sums
+from tvm import te
 
 from tunebook.cache.misses import MissReason
 from tunebook.cache.records import Source
 from tunebook.cache.targets import Target
 from tunebook.tuner.adaptation import NearTrace, adapt
-from tunebook.tuner.blocks import _new_name, _renamed, blocks_in
+from tunebook.tuner.blocks import blocks_in, with_names_of
 from tunebook.tuner.hashing import module_hash
 from tunebook.tuner.replay import replay
 
@@ -43,31 +48,47 @@ def test_a_trace_is_adapted_to_a_program_under_other_names(host: Target) -> None
     assert adapt(tir, str(host), near, source=Source.MIGRATION, seed=1, limit=4)
 
 
+def program(*names: str) -> Any:
+    """A program with blocks of these names, one after the other."""
+
+    def block(source: Any, name: str) -> Any:
+        return te.compute((4,), lambda i: source[i] + 1.0, name=name)
+
+    data = te.placeholder((4,))
+    return tvm.IRModule({"main": te.create_prim_func([data, reduce(block, names, data)])})
+
+
+def asking_for(*names: str) -> list[list[Any]]:
+    return [["GetSBlock", [], [name, "main"], [f"b{n}"]] for n, name in enumerate(names)]
+
+
+def names_asked_for(instructions: Sequence[list[Any]]) -> list[str]:
+    return [attributes[0] for kind, _, attributes, _ in instructions if kind == "GetSBlock"]
+
+
 @pytest.mark.parametrize(
-    ("asked", "present", "renamed"),
+    ("asked", "present", "found"),
     [
-        (["a", "root"], ["root", "a"], {}),
-        (
-            ["lv1_red", "lv2_red"],
-            ["lv3_red", "lv4_red"],
-            {"lv1_red": "lv3_red", "lv2_red": "lv4_red"},
-        ),
-        (["lv1_red", "lv2_red"], ["lv2_red", "lv4_red"], {"lv1_red": "lv4_red"}),
-        (["x_red", "T_add"], ["y_red", "T_add"], {"x_red": "y_red"}),
-        (["x_red"], ["T_add", "y_red"], {"x_red": "y_red"}),
-        (["x"], ["y"], {"x": "y"}),
-        (["x"], ["y", "z"], {}),
+        (["a", "root"], ["a"], ["a", "root"]),
+        (["lv1_red", "lv2_red"], ["lv3_red", "lv4_red"], ["lv3_red", "lv4_red"]),
+        (["lv1_red", "lv2_red"], ["lv2_red", "lv4_red"], ["lv4_red", "lv2_red"]),
+        (["x_red", "T_add"], ["y_red", "T_add"], ["y_red", "T_add"]),
+        (["x_red"], ["T_add", "y_red"], ["y_red"]),
+        (["x", "root"], ["y"], ["y", "root"]),
+        (["x", "root"], ["y", "z"], ["x", "root"]),
     ],
 )
 def test_names_that_are_not_there_become_those_that_are(
-    asked: list[str], present: list[str], renamed: dict[str, str]
+    asked: list[str], present: list[str], found: list[str]
 ) -> None:
-    assert _renamed(asked, present) == renamed
+    named = with_names_of(program(*present), asking_for(*asked))
+    assert names_asked_for(named) == found
 
 
 @pytest.mark.parametrize(
     ("name", "new"),
     [("lv1_red", "lv9_red"), ("lv1_red_update", "lv9_red_update"), ("lv1_redo", "lv1_redo")],
 )
-def test_what_is_made_of_a_block_is_named_after_it(name: str, new: str) -> None:
-    assert _new_name(name, {"lv1_red": "lv9_red"}) == new
+def test_what_postprocessors_make_of_a_block_is_named_after_it(name: str, new: str) -> None:
+    trace = [*asking_for("lv1_red"), ["EnterPostproc", [], [], []], *asking_for(name)]
+    assert names_asked_for(with_names_of(program("lv9_red"), trace)) == ["lv9_red", new]
