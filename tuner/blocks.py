@@ -8,6 +8,8 @@ from typing import Any
 
 import tvm_ffi
 
+from tunebook.tuner.program import ENTRY
+
 _STATEMENTS_BELOW = ("body", "block", "seq", "then_case", "else_case", "init")
 _DIGITS = re.compile(r"\d+")
 
@@ -39,7 +41,7 @@ def with_names_of(module: Any, instructions: Sequence[list[Any]]) -> Sequence[li
     sides, of the next block. What postprocessors ask for has such a name with something behind it
     (`lv294_red_update`).
     """
-    present = list(dict.fromkeys(one.name_hint for one in blocks_in(module["main"].body)))
+    present = list(dict.fromkeys(one.name_hint for one in blocks_in(module[ENTRY].body)))
     renamed = _renamed(_asked_first(instructions), present)
     if not renamed:
         return instructions

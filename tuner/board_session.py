@@ -16,12 +16,11 @@ from tvm import rpc
 from tunebook.cache.errors import BoardError
 from tunebook.cache.keys import WorkloadKey
 from tunebook.tuner.board_tracker import BoardOffer, identity, request_board
-from tunebook.tuner.program import Program
+from tunebook.tuner.program import ENTRY, Program
 from tunebook.tuner.tensors import Array, byte_count, random_inputs, spoiled
 from tunebook.tuner.trials import BoardAddress
 from tunebook.tuner.tvm_compat import BIG_CORES
 
-ENTRY = "main"
 _REFUSED_SECONDS = 0.5
 # Inputs of this many programs, and bytes, are kept on the board.
 _KEPT_PROGRAMS = 8

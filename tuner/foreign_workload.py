@@ -13,9 +13,7 @@ from tunebook.tuner.block_operators import operators_in
 from tunebook.tuner.compiler import compiler_text
 from tunebook.tuner.hashing import module_hash
 from tunebook.tuner.likeness import likeness_of
-from tunebook.tuner.program import arguments_of, flops_of
-
-_ENTRY = "main"
+from tunebook.tuner.program import ENTRY, arguments_of, flops_of
 
 
 def foreign_workload(text: str) -> Workload:
@@ -29,12 +27,12 @@ def foreign_workload(text: str) -> Workload:
     if not isinstance(module, tvm.IRModule):
         raise ModelError("it is not a module")
     names = [variable.name_hint for variable in module.get_global_vars()]
-    if names != [_ENTRY] or not isinstance(module[_ENTRY], tvm.tirx.PrimFunc):
-        raise ModelError(f"its functions are {', '.join(names) or 'none'}, not {_ENTRY} alone")
+    if names != [ENTRY] or not isinstance(module[ENTRY], tvm.tirx.PrimFunc):
+        raise ModelError(f"its functions are {', '.join(names) or 'none'}, not {ENTRY} alone")
     buffers = buffers_text(arguments_of(module))
     parse_buffers(buffers)  # a dtype that the text cannot hold would be found when it is stored
     key = WorkloadKey(
-        op=operators_in(module[_ENTRY]),
+        op=operators_in(module[ENTRY]),
         buffers=buffers,
         compiler=compiler_text(),
         hash=module_hash(module),

@@ -15,9 +15,9 @@ from tvm_ffi import structural_mutate, structural_walk
 
 from tunebook.cache.likeness import Likeness
 from tunebook.tuner.hashing import structural_hash_text
+from tunebook.tuner.program import ENTRY
 from tunebook.tuner.tir_walk import is_if_then_else
 
-_ENTRY = "main"
 # A look-up table that was folded into a program has thousands.
 _MOST_CONSTANTS = 64
 _PRECISIONS = {"float16": np.float16, "float32": np.float32}
@@ -26,10 +26,10 @@ _PRECISIONS = {"float16": np.float16, "float32": np.float32}
 def likeness_of(module: Any, attributes: str) -> Likeness:
     """The likeness of a normalised module whose operators have these attributes (JSON text)."""
     constants = _Constants()
-    masked = module[_ENTRY].with_body(constants.masked(module[_ENTRY].body))
+    masked = module[ENTRY].with_body(constants.masked(module[ENTRY].body))
     return Likeness(
         structure=structural_hash_text(masked),
-        anchor=_anchor(tvm.IRModule({_ENTRY: masked})),
+        anchor=_anchor(tvm.IRModule({ENTRY: masked})),
         attributes=attributes,
         constants=json.dumps(constants.found[:_MOST_CONSTANTS]),
     )

@@ -16,8 +16,8 @@ import tvm
 
 from tunebook.cache.keys import ScheduleKey
 from tunebook.cache.misses import Difference, Miss, MissReason
+from tunebook.tuner.program import ENTRY
 
-_ENTRY = "main"
 _SYMBOL = "global_symbol"
 _PATTERN = "op_pattern"
 
@@ -50,13 +50,13 @@ class OtherForm:
 def other_forms(module: Any) -> Iterator[tuple[Any, tuple[Difference, ...]]]:
     """The forms in which a normalised module's program may be stored, each with how the module
     differs from it."""
-    attributes = dict(module[_ENTRY].attrs or {})
-    function = module[_ENTRY].with_attr(_SYMBOL, _ENTRY)
+    attributes = dict(module[ENTRY].attrs or {})
+    function = module[ENTRY].with_attr(_SYMBOL, ENTRY)
     differences: tuple[Difference, ...] = ()
-    if attributes.get(_SYMBOL) != _ENTRY:
+    if attributes.get(_SYMBOL) != ENTRY:
         symbol = str(attributes.get(_SYMBOL, ""))
-        differences = (Difference(f"function.{_SYMBOL}", symbol, _ENTRY),)
-        yield tvm.IRModule({_ENTRY: function}), differences
+        differences = (Difference(f"function.{_SYMBOL}", symbol, ENTRY),)
+        yield tvm.IRModule({ENTRY: function}), differences
     if _PATTERN in attributes:
         pattern = Difference(f"function.{_PATTERN}", int(attributes[_PATTERN]), None)
-        yield tvm.IRModule({_ENTRY: function.without_attr(_PATTERN)}), (*differences, pattern)
+        yield tvm.IRModule({ENTRY: function.without_attr(_PATTERN)}), (*differences, pattern)

@@ -17,7 +17,7 @@ from tunebook.cache.records import Workload
 from tunebook.tuner.index_ranges import index_ranges
 from tunebook.tuner.tir_walk import buffer_identity, kind, loads_in, post_order, stores_in
 
-_ENTRY = "main"
+ENTRY = "main"  # the only function of a normalised module, and of what it is built into
 _REDUCTION = 2  # tirx.IterVar.CommReduce
 
 
@@ -66,7 +66,7 @@ def arguments_of(module: Any) -> tuple[BufferSpec, ...]:
 
     Raises ModelError for a shape that is not fixed.
     """
-    function = module[_ENTRY]
+    function = module[ENTRY]
     written = _written_parameters(function)
     return tuple(
         BufferSpec(str(parameter.dtype), _fixed_shape(parameter), output=position in written)
@@ -76,7 +76,7 @@ def arguments_of(module: Any) -> tuple[BufferSpec, ...]:
 
 def buffers_of(module: Any) -> tuple[BufferSpec, ...]:
     """The arguments with the ranges of those that are indices. Raises ModelError."""
-    ranges = index_ranges(module[_ENTRY])
+    ranges = index_ranges(module[ENTRY])
     return tuple(
         replace(argument, low=ranges[position][0], high=ranges[position][1])
         if position in ranges
@@ -97,7 +97,7 @@ def flops_of(module: Any) -> float:
 def reduction_length(module: Any) -> int:
     """The longest chain of accumulations behind one output element; 1 without a reduction."""
     chains: dict[int, int] = {}
-    for block in _leaf_blocks(module[_ENTRY]):
+    for block in _leaf_blocks(module[ENTRY]):
         own = _accumulations(block)
         read = (chains.get(buffer_identity(load.source), 0) for load in loads_in(block))
         before = max(read, default=0)

@@ -9,6 +9,7 @@ from typing import Any
 from tvm import tirx
 
 from tunebook.tuner.blocks import blocks_in
+from tunebook.tuner.program import ENTRY
 
 # Copies of what a block reads and writes, padded perhaps, come to a few times what the program has
 # anyway; where that is small, so is whatever the copies take.
@@ -21,10 +22,10 @@ def takes_too_much(scheduled: Any, program: Any) -> str | None:
 
     Boards are small, and a trace can pad or lay out a buffer to any size.
     """
-    function = program["main"]
+    function = program[ENTRY]
     own = sum(map(_bytes, function.params)) + sum(map(_bytes, _allocated(function.body)))
     limit = max(_ALWAYS_FREE, _TIMES_PROGRAM * own)
-    taken = sum(map(_bytes, _allocated(scheduled["main"].body)))
+    taken = sum(map(_bytes, _allocated(scheduled[ENTRY].body)))
     if taken <= limit:
         return None
     return f"the schedule takes {taken} bytes for copies, more than the {limit} it may"
