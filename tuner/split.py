@@ -9,7 +9,6 @@ from typing import Any
 import tvm
 import tvm_ffi
 from tvm import relax
-from tvm.s_tir.meta_schedule.tune_context import _normalize_mod
 
 from tunebook.cache.buffers import buffers_text
 from tunebook.cache.keys import WorkloadKey
@@ -21,6 +20,7 @@ from tunebook.tuner.llvm_targets import target_features
 from tunebook.tuner.op_names import Operators
 from tunebook.tuner.prepare import PreparedModule
 from tunebook.tuner.program import arguments_of, flops_of
+from tunebook.tuner.tvm_compat import normalized_module
 
 
 def split(prepared: PreparedModule, *, with_tir: bool = True) -> tuple[Task, ...]:
@@ -49,7 +49,7 @@ def split_model(prepared: PreparedModule, *, with_tir: bool = True) -> Model:
 def normalized(function: Any) -> Any:
     """A function as the module that MetaSchedule makes of it, `main` its only function: by itself
     it hashes otherwise in each model."""
-    return _normalize_mod(function)
+    return normalized_module(function)
 
 
 @dataclass

@@ -131,9 +131,9 @@ def _program(size: int) -> tuple[str, str]:
     """The hash and JSON text of a normalised program, another for each size."""
     import tvm
     from tvm import te, topi
-    from tvm.s_tir.meta_schedule.tune_context import _normalize_mod as normalize
 
     from tunebook.tuner.hashing import module_hash
+    from tunebook.tuner.split import normalized
 
     if size % 5 == 4:
         left = te.placeholder((16 + size, 64), name="left")
@@ -145,7 +145,7 @@ def _program(size: int) -> tuple[str, str]:
         weight = te.placeholder((64, 32, kernel, kernel), name="weight")
         convolution = topi.nn.conv2d(data, weight, 1, kernel // 2, 1, data_layout="NCHW")
         tensors = [data, weight, topi.nn.relu(convolution)]
-    module = normalize(te.create_prim_func(tensors))
+    module = normalized(te.create_prim_func(tensors))
     return module_hash(module), tvm.ir.save_json(module)
 
 

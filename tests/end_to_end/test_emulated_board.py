@@ -14,7 +14,6 @@ import numpy as np
 import pytest
 import tvm
 from tvm import rpc, te
-from tvm.s_tir.meta_schedule.tune_context import _normalize_mod
 
 from tunebook.cache.buffers import buffers_text
 from tunebook.cache.errors import ExitCode
@@ -28,6 +27,7 @@ from tunebook.tuner.frontend import read_model
 from tunebook.tuner.hashing import module_hash
 from tunebook.tuner.llvm_targets import resolve_target
 from tunebook.tuner.program import buffers_of, flops_of
+from tunebook.tuner.split import normalized
 from tunebook.tuner.trials import BoardAddress
 from tunebook.workers.emulated_board import emulated_board
 from tunebook.workers.search_worker import SearchWorker
@@ -154,7 +154,7 @@ def _dense_layer(target: Target) -> Model:
         ),
         "dense",
     )
-    module = _normalize_mod(te.create_prim_func([data, weights, dense]))
+    module = normalized(te.create_prim_func([data, weights, dense]))
     key = WorkloadKey(
         "dense", buffers_text(buffers_of(module)), compiler_text(), module_hash(module)
     )

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 import tvm
 from tvm import te
-from tvm.s_tir.meta_schedule.tune_context import _normalize_mod as normalize_mod
 
 from tunebook.cache.errors import ExitCode
 from tunebook.cache.interchange import RECORDS, WORKLOADS, record_line, workload_line
 from tunebook.service.cli import run
+from tunebook.tuner.split import normalized
 
 TARGET = "llvm -mtriple=aarch64-linux-gnu -mcpu=cortex-a76 -num-cores=4"
 AS_TVM = '{"kind": "llvm", "mtriple": "aarch64-linux-gnu", "mcpu": "cortex-a76", "num-cores": 4}'
@@ -24,7 +24,7 @@ def folder(tmp_path: Path) -> Path:
     """A program with two trials, of which one failed, and a line of something else."""
     data = te.placeholder((4,), name="data")
     doubled = te.compute((4,), lambda i: data[i] * 2.0, "T_multiply")
-    program = tvm.ir.save_json(normalize_mod(te.create_prim_func([data, doubled])))
+    program = tvm.ir.save_json(normalized(te.create_prim_func([data, doubled])))
     folder = tmp_path / "work"
     folder.mkdir()
     (folder / WORKLOADS).write_text(workload_line("0" * 16, program))

@@ -8,9 +8,9 @@ from typing import Any
 import tvm
 from tvm import te, topi
 from tvm.s_tir import meta_schedule as ms
-from tvm.s_tir.meta_schedule.tune_context import _normalize_mod as normalize_mod
 
 from tunebook.tuner.llvm_targets import tvm_target
+from tunebook.tuner.split import normalized
 from tunebook.tuner.trace_steps import trace_text
 from tunebook.tuner.tvm_compat import load_cpu_intrinsics
 
@@ -92,4 +92,4 @@ def with_tiles(trace: str, *tiles: list[int]) -> str:
 def _tir(*tensors: Any) -> str:
     """As models have them: without the mark that lets a schedule choose the layout of weights."""
     function = te.create_prim_func(list(tensors)).without_attr("layout_free_buffers")
-    return str(tvm.ir.save_json(normalize_mod(function)))
+    return str(tvm.ir.save_json(normalized(function)))

@@ -22,7 +22,6 @@ from near_programs import A72, A76, random_traces
 from tvm import te
 from tvm.s_tir import Schedule
 from tvm.s_tir import meta_schedule as ms
-from tvm.s_tir.meta_schedule.tune_context import _normalize_mod as normalize_mod
 
 from tunebook.cache.errors import InterchangeError
 from tunebook.cache.imported_records import is_replayed
@@ -40,6 +39,7 @@ from tunebook.tuner.llvm_targets import resolve_target, tvm_target
 from tunebook.tuner.metaschedule_export import export_database
 from tunebook.tuner.metaschedule_import import ImportReport, import_database
 from tunebook.tuner.replay import replay
+from tunebook.tuner.split import normalized
 
 EVIL = [["Annotate", ["b0", '"module asm \\".globl evil\\""'], ["pragma_import_llvm"], []]]
 
@@ -306,7 +306,7 @@ class TestPrograms:
     ) -> None:
         data = te.placeholder((4,), name="data")
         calls = te.compute((4,), lambda i: tvm.tirx.call_extern("float32", "system", data[i]))
-        tir = tvm.ir.save_json(normalize_mod(te.create_prim_func([data, calls])))
+        tir = tvm.ir.save_json(normalized(te.create_prim_func([data, calls])))
         lines = (folder / WORKLOADS).read_text().splitlines(keepends=True)
         (folder / WORKLOADS).write_text(workload_line("0" * 16, tir) + lines[1])
         report = imported()
