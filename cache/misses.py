@@ -195,10 +195,10 @@ def _few(texts: Iterable[str]) -> tuple[str, ...]:
 
 
 def _told(one: Difference) -> str:
-    return f"wanted {said(one.wanted)}, stored {said(one.nearest)}"
+    return f"wanted {in_words(one.wanted)}, stored {in_words(one.nearest)}"
 
 
-def said(value: Any) -> str:
+def in_words(value: Any) -> str:
     """What a field holds, in words."""
     if value is None or value == []:
         return "none"

@@ -12,7 +12,7 @@ from tunebook.cache.distances import differences
 from tunebook.cache.errors import ExitCode, UsageError
 from tunebook.cache.keys import ScheduleKey
 from tunebook.cache.likeness import Likeness
-from tunebook.cache.misses import Difference, said
+from tunebook.cache.misses import Difference, in_words
 from tunebook.cache.records import Model, Task
 from tunebook.service.models import choose, open_model
 from tunebook.service.options import (
@@ -51,7 +51,7 @@ class KeyDocument(BaseModel):
 class KeysDocument(BaseModel):
     """A model's keys as machines read them."""
 
-    model: str
+    model_digest: str
     shapes: str
     choices: str
     target_features: str
@@ -101,7 +101,7 @@ def key(
 def keys_document(model: Model) -> KeysDocument:
     """A model's keys as machines read them."""
     return KeysDocument(
-        model=model.digest,
+        model_digest=model.digest,
         shapes=model.shapes,
         choices=model.choices,
         target_features=model.target_features,
@@ -161,4 +161,4 @@ def _parse(text: str) -> ScheduleKey:
 
 
 def _line(difference: Difference) -> str:
-    return f"{difference.field}: {said(difference.wanted)} | {said(difference.nearest)}"
+    return f"{difference.field}: {in_words(difference.wanted)} | {in_words(difference.nearest)}"

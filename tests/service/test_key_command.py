@@ -48,7 +48,7 @@ def test_the_document_has_each_keys_parts_its_weight_and_its_likeness(
     assert run(["key", str(model), "--target", A76, "--db", database, "--json"]) == ExitCode.OK
     document = json.loads(capfd.readouterr().out)
     split = split_model(prepare(read_model(model), resolve_target(A76)))
-    assert document["model"] == split.digest
+    assert document["model_digest"] == split.digest
     assert document["choices"] == ""
     assert document["target_features"] == split.target_features
     for told, task in zip(document["keys"], split.tasks, strict=True):
