@@ -10,8 +10,6 @@ import warnings
 from types import TracebackType
 from typing import Any, NoReturn
 
-from tvm.s_tir.meta_schedule.database.database import _PyDatabase
-
 from tunebook.cache.errors import UsageError
 from tunebook.cache.misses import Miss
 from tunebook.cache.records import Model
@@ -21,14 +19,17 @@ from tunebook.tuner.asked_schedules import AskedSchedules, Terms
 from tunebook.tuner.compiler import compiler_text
 from tunebook.tuner.llvm_targets import resolve_target, tvm_target
 from tunebook.tuner.on_miss import OnMiss, check_on_miss
-from tunebook.tuner.tvm_compat import load_cpu_intrinsics
+from tunebook.tuner.settled_schedules import settle, settle_answer
+from tunebook.tuner.tvm_compat import database_base, load_cpu_intrinsics, size_of_any_database
+
+_Database: Any = database_base()
 
 
 class ScheduleMissWarning(UserWarning):
     """Schedules that were asked for in vain, or perhaps never asked for, where it is no error."""
 
 
-class TunebookDatabase(_PyDatabase):  # type: ignore[misc]
+class TunebookDatabase(_Database):  # type: ignore[misc]
     """A `tvm.s_tir.meta_schedule.database.Database` that answers from a store, for one target.
 
     Use it where TVM takes a database (`compile_relax(database, ...)`), or around its passes:
@@ -43,7 +44,6 @@ class TunebookDatabase(_PyDatabase):  # type: ignore[misc]
     function whose shapes are not fixed. An exception that is under way then becomes the cause.
     """
 
-    # PyDatabase of TVM's users cannot be given an __exit__: derived_object hides it.
     __slots__ = ("_uses",)
 
     def __init__(
@@ -71,7 +71,7 @@ class TunebookDatabase(_PyDatabase):  # type: ignore[misc]
             f_get_top_k=_refuse,
             f_get_all_tuning_records=_refuse,
             f_query_tuning_record=self._uses.answer,
-            f_size=_size,
+            f_size=size_of_any_database,
         )
 
     @property
@@ -122,7 +122,7 @@ class _Uses:
         """Settles up on leaving the outermost `with` only: compile_relax enters once more."""
         stays = self._stays()
         ended = stays.pop()
-        return [] if stays else ended.settle(flying)
+        return [] if stays else settle(ended, flying)
 
     def answer(self, module: Any, target: Any, function: str) -> Any:
         """What TVM asks; outside of any `with` (in a union of databases) each for itself."""
@@ -131,7 +131,7 @@ class _Uses:
             return stays[0].record(module, target, str(function))
         self._last = AskedSchedules(self.terms)
         record = self._last.record(module, target, str(function))
-        for told in self._last.settle_answer():
+        for told in settle_answer(self._last):
             warnings.warn(told, ScheduleMissWarning, stacklevel=2)
         return record
 
@@ -146,11 +146,6 @@ def _require_same(model: Model, target: Target) -> None:
         raise UsageError(f"the model was split for {model.target}, and not for {target}")
     if model.compiler != compiler_text():
         raise UsageError(f"the model was split by {model.compiler}, and this is {compiler_text()}")
-
-
-def _size() -> int:
-    """Never 0: TVM's zero pipeline takes an empty database for none, and asks nothing."""
-    return 1
 
 
 def _refuse(*_: Any) -> NoReturn:
