@@ -30,7 +30,7 @@ from tunebook.tuner.on_miss import OnMiss, check_on_miss
 from tunebook.tuner.one_line import one_line
 from tunebook.tuner.prepare import Choices, PreparedModule, prepare
 from tunebook.tuner.replayed_records import ReplayError
-from tunebook.tuner.schedules_database import AskedTasks, SchedulesDatabase
+from tunebook.tuner.schedules_database import BuildAccount, SchedulesDatabase
 from tunebook.tuner.split import split_model
 from tunebook.tuner.stored_choices import ModelSource, stored_choices
 from tunebook.tuner.tvm_compat import load_cpu_intrinsics
@@ -133,23 +133,23 @@ def _build(plan: _Plan) -> Any:
     """The executable; every task of the model was asked for, and every schedule replayed."""
     load_cpu_intrinsics()
     target = tvm_target(plan.prepared.target)
-    asked = AskedTasks(plan.keys())
-    database = SchedulesDatabase(plan.answer.hits, target, asked)
+    account = BuildAccount(plan.keys())
+    database = SchedulesDatabase(plan.answer.hits, target, account)
     try:
         with target, database, PassContext(opt_level=3):
             scheduled = relax.transform.MetaScheduleApplyDatabase()(plan.prepared.module)
-            _require_all_scheduled(scheduled, plan.answer.hits, asked)
+            _require_all_scheduled(scheduled, plan.answer.hits, account)
             executable = relax.build(scheduled, target=target, relax_pipeline=_lowering())
     except TunebookError:
         raise
     except Exception as error:
-        if asked.failure is not None:
-            raise asked.failure from error
+        if account.failure is not None:
+            raise account.failure from error
         name = plan.prepared.model.name
         raise BuildError(f"{name}: TVM cannot compile the model: {one_line(error)}") from error
-    if asked.unasked:
+    if account.unasked:
         raise BuildError(
-            f"the build never asked for {len(asked.unasked)} tasks, first {asked.unasked[0]}; "
+            f"the build never asked for {len(account.unasked)} tasks, first {account.unasked[0]}; "
             f"its module was prepared in another way than when it was split"
         )
     return executable
@@ -176,13 +176,13 @@ def _lowering() -> Any:
 
 
 def _require_all_scheduled(
-    module: Any, hits: Mapping[ScheduleKey, Schedule], asked: AskedTasks
+    module: Any, hits: Mapping[ScheduleKey, Schedule], account: BuildAccount
 ) -> None:
     """Raises ReplayError for a function that did not get its schedule: TVM says nothing."""
     for variable, function in module.functions.items():
         if not isinstance(function, tvm.tirx.PrimFunc):
             continue
-        key = asked.key_of(variable.name_hint)
+        key = account.key_of(variable.name_hint)
         if key is None:
             raise BuildError(f"the build never asked for function {variable.name_hint}")
         if key in hits and not function.attrs.get("tirx.is_scheduled", False):

@@ -15,7 +15,7 @@ from tunebook.tuner.hashing import module_hash
 from tunebook.tuner.replayed_records import ReplayError, replayed_record
 
 
-class AskedTasks:
+class BuildAccount:
     """What a build asked for, and what went wrong meanwhile.
 
     An exception raised in a database crosses TVM as a bare RuntimeError, so the real one is kept
@@ -52,27 +52,27 @@ class SchedulesDatabase(ms.database.PyDatabase):  # type: ignore[misc]
     """Answers TVM's queries from the schedules of one target, which were looked up before.
 
     Use it as TVM's own: `with target, database: ...`. TVM's databases ignore the target, so this
-    one holds the schedules of exactly one. `asked` is filled as TVM asks; a workload without a
+    one holds the schedules of exactly one. `account` is filled as TVM asks; a workload without a
     schedule is answered with none, and its function stays untuned.
     """
 
     def __init__(
-        self, schedules: Mapping[ScheduleKey, Schedule], target: Any, asked: AskedTasks
+        self, schedules: Mapping[ScheduleKey, Schedule], target: Any, account: BuildAccount
     ) -> None:
         super().__init__()
         self._schedules = {key.workload_hash: one for key, one in schedules.items()}
         self._target = target
-        self._asked = asked
+        self._account = account
 
     def query_tuning_record(self, mod: Any, target: Any, workload_name: str) -> Any:
         """The record of a module, replayed and compared with what was measured."""
         workload_hash = module_hash(mod)
         try:
-            key = self._asked.note(workload_hash, str(workload_name))
+            key = self._account.note(workload_hash, str(workload_name))
             schedule = self._schedules.get(workload_hash)
             if schedule is None:
                 return None
             return replayed_record(mod, key, schedule, self._target)
         except TunebookError as error:
-            self._asked.failure = self._asked.failure or error
+            self._account.failure = self._account.failure or error
             raise
