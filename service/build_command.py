@@ -32,7 +32,7 @@ from tunebook.service.output import (
 )
 
 if TYPE_CHECKING:
-    from tunebook.tuner.compiled_model import CompiledModel
+    from tunebook.tuner.builds.compiled_model import CompiledModel
 
 
 class OnMiss(str, Enum):
@@ -69,7 +69,7 @@ def build(
     """Compile a model with the schedules of the cache; a miss is an error with its reasons."""
     opened = open_model(model, target, shape)
     # Only here: `tunebook --help` should not wait for TVM.
-    from tunebook.tuner.compile_model import compile_model
+    from tunebook.tuner.builds.compile_model import compile_model
 
     with open_store(db, read_only=True) as store:
         choices = choose(opened, layout, store)

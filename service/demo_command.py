@@ -37,8 +37,8 @@ from tunebook.service.tune_view import (
 )
 
 if TYPE_CHECKING:
-    from tunebook.tuner.compiled_model import CompiledModel
-    from tunebook.tuner.imported_model import ImportedModel
+    from tunebook.tuner.builds.compiled_model import CompiledModel
+    from tunebook.tuner.importing.imported_model import ImportedModel
     from tunebook.workers.migration import MigrationReport
     from tunebook.workers.tuning import TuneReport, TuningPlan
 
@@ -102,7 +102,7 @@ class _Demo:
 
     def run(self) -> DemoDocument:
         """Runs every step. Raises TunebookError where one does not end as it must."""
-        from tunebook.tuner.frontend import read_model
+        from tunebook.tuner.importing.frontend import read_model
         from tunebook.workers.demonstration import DEMO_SHAPES
 
         plan = self._plan(self._target, self._trials)
@@ -146,7 +146,7 @@ class _Demo:
 
     def _build(self, model: ImportedModel, tasks: int) -> tuple[CompiledModel, CompiledModel]:
         """The build from the cache, and one without any schedule."""
-        from tunebook.tuner.compile_model import compile_model
+        from tunebook.tuner.builds.compile_model import compile_model
 
         self._say("2. Build it from the cache; every task must hit")
         output = self._folder / "tuned"
@@ -188,7 +188,7 @@ class _Demo:
 
     def _miss(self, model: ImportedModel) -> tuple[Target, tuple[Miss, ...]]:
         """A target that nothing was tuned for, and its misses."""
-        from tunebook.tuner.compile_model import compile_model
+        from tunebook.tuner.builds.compile_model import compile_model
         from tunebook.workers.demonstration import DEMO_SHAPES, one_attribute_more
 
         other = one_attribute_more(self._target)
@@ -210,7 +210,7 @@ class _Demo:
 
     def _mend(self, model: ImportedModel, other: Target) -> tuple[MigrationReport, CompiledModel]:
         """Makes what missed from what was tuned, and builds again."""
-        from tunebook.tuner.compile_model import compile_model
+        from tunebook.tuner.builds.compile_model import compile_model
         from tunebook.workers.migration import migrate
 
         self._say("6. Mend that without a search: the same schedules, verified and measured")

@@ -13,7 +13,7 @@ from tunebook.service.options import AsJson, DatabaseUrl, open_store
 from tunebook.service.output import print_json, print_text
 
 if TYPE_CHECKING:
-    from tunebook.tuner.metaschedule_export import ExportReport
+    from tunebook.tuner.interchange.metaschedule_export import ExportReport
 
 ExportFolder = Annotated[
     Path,
@@ -62,8 +62,8 @@ def export_database(
 ) -> None:
     """Export the cache's records as files that TVM's MetaSchedule reads."""
     # Only here: `tunebook --help` should not wait for TVM.
-    from tunebook.tuner import metaschedule_export
-    from tunebook.tuner.foreign_programs import ForeignPrograms
+    from tunebook.tuner.interchange import metaschedule_export
+    from tunebook.tuner.interchange.foreign_programs import ForeignPrograms
     from tunebook.tuner.llvm_targets import resolve_target
 
     wanted = None if target is None else resolve_target(target)

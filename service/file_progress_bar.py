@@ -16,7 +16,7 @@ from rich.progress import (
 )
 
 if TYPE_CHECKING:
-    from tunebook.tuner.file_progress import FileProgress
+    from tunebook.tuner.interchange.file_progress import FileProgress
 
 
 class FileProgressBar:

@@ -15,7 +15,7 @@ from tunebook.service.options import AsJson, DatabaseUrl, open_store
 from tunebook.service.output import print_json, print_table, print_text
 
 if TYPE_CHECKING:
-    from tunebook.tuner.metaschedule_import import ImportReport
+    from tunebook.tuner.interchange.metaschedule_import import ImportReport
 
 ImportFolder = Annotated[
     Path,
@@ -68,8 +68,8 @@ def import_database(
 ) -> int:
     """Import the records of a MetaSchedule run; they are served once they were measured here."""
     # Only here: `tunebook --help` should not wait for TVM.
-    from tunebook.tuner import metaschedule_import
-    from tunebook.tuner.foreign_programs import ForeignPrograms
+    from tunebook.tuner.interchange import metaschedule_import
+    from tunebook.tuner.interchange.foreign_programs import ForeignPrograms
     from tunebook.tuner.llvm_targets import resolve_target
 
     wanted = None if target is None else resolve_target(target)

@@ -114,8 +114,8 @@ def _split(
 ) -> Model:
     opened = open_model(path, target, shape)
     # Only here: `tunebook key --diff` needs no TVM.
-    from tunebook.tuner.prepare import prepare
-    from tunebook.tuner.split import split_model
+    from tunebook.tuner.splitting.prepare import prepare
+    from tunebook.tuner.splitting.split import split_model
 
     with open_store_if_any(db) as store:
         choices = choose(opened, layout, store)

@@ -74,8 +74,8 @@ def lookup(
     """Look up every schedule that a build of the model would ask for."""
     opened = open_model(model, target, shape)
     # Only here: `tunebook --help` should not wait for TVM.
-    from tunebook.tuner.prepare import prepare
-    from tunebook.tuner.split import split_model
+    from tunebook.tuner.splitting.prepare import prepare
+    from tunebook.tuner.splitting.split import split_model
 
     with open_store(db, read_only=True) as store:
         choices = choose(opened, layout, store)

@@ -88,8 +88,8 @@ def migrate(
     timeout = parse_duration(board_timeout)
 
     # Only here: neither `tunebook db` nor `tunebook --help` should wait for TVM.
-    from tunebook.tuner.prepare import Choices
-    from tunebook.tuner.shapes import parse_shape_options
+    from tunebook.tuner.importing.shapes import parse_shape_options
+    from tunebook.tuner.splitting.prepare import Choices
     from tunebook.workers.boards import target_for_boards
     from tunebook.workers.migration import migrate as run_migration
     from tunebook.workers.migration import plan_migration

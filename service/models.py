@@ -13,8 +13,8 @@ from tunebook.service.mending import Boards, CommandOptions, database_to_name
 from tunebook.service.options import Layout
 
 if TYPE_CHECKING:
-    from tunebook.tuner.imported_model import ImportedModel
-    from tunebook.tuner.prepare import Choices
+    from tunebook.tuner.importing.imported_model import ImportedModel
+    from tunebook.tuner.splitting.prepare import Choices
 
 
 @dataclass(frozen=True)
@@ -49,9 +49,9 @@ def open_model(path: Path, target: str, shapes: Sequence[str] | None) -> OpenedM
     """Reads the model file of a local command line, which is trusted. Raises TargetError,
     ModelError and UsageError."""
     # Only here: `tunebook --help` should not wait for TVM.
-    from tunebook.tuner.frontend import read_model
+    from tunebook.tuner.importing.frontend import read_model
+    from tunebook.tuner.importing.shapes import parse_shape_options
     from tunebook.tuner.llvm_targets import resolve_target
-    from tunebook.tuner.shapes import parse_shape_options
 
     resolved = resolve_target(target)
     given = tuple(shapes or ())
@@ -61,8 +61,8 @@ def open_model(path: Path, target: str, shapes: Sequence[str] | None) -> OpenedM
 
 def choose(opened: OpenedModel, layout: Layout | None, store: Store | None) -> Choices:
     """What --layout says; without it what the model was tuned with last, or else the defaults."""
-    from tunebook.tuner.prepare import Choices
-    from tunebook.tuner.stored_choices import stored_choices
+    from tunebook.tuner.splitting.prepare import Choices
+    from tunebook.tuner.splitting.stored_choices import stored_choices
 
     if layout is not None:
         return Choices(layout.value)

@@ -69,8 +69,8 @@ def tune(
     timeout = parse_duration(board_timeout)
 
     # Only here: neither `tunebook db` nor `tunebook --help` should wait for TVM.
-    from tunebook.tuner.prepare import Choices
-    from tunebook.tuner.shapes import parse_shape_options
+    from tunebook.tuner.importing.shapes import parse_shape_options
+    from tunebook.tuner.splitting.prepare import Choices
     from tunebook.workers.boards import target_for_boards
     from tunebook.workers.tuning import BoardRequest, BudgetRequest, plan_tuning
     from tunebook.workers.tuning import tune as run_tuning

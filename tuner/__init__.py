@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from tunebook.tuner.tvm_compat import check_versions
 
 if TYPE_CHECKING:
-    from tunebook.tuner.tunebook_database import TunebookDatabase
+    from tunebook.tuner.inside_tvm.tunebook_database import TunebookDatabase
 
 __all__ = ["TunebookDatabase"]
 
@@ -22,7 +22,7 @@ check_versions(required=False)
 def __getattr__(name: str) -> Any:
     """What loads TVM is imported when it is first named: who only allocates needs none."""
     if name == "TunebookDatabase":
-        from tunebook.tuner.tunebook_database import TunebookDatabase
+        from tunebook.tuner.inside_tvm.tunebook_database import TunebookDatabase
 
         return TunebookDatabase
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -14,7 +14,7 @@ import psutil
 from tunebook.cache.errors import BoardError, UsageError
 from tunebook.cache.targets import MissingCoresError, Target
 from tunebook.tuner.llvm_targets import resolve_target, runs_here
-from tunebook.tuner.trials import BoardAddress
+from tunebook.tuner.trials.trials import BoardAddress
 from tunebook.workers.emulated_board import EMULATED_CLASS, EMULATED_CORES, emulated_board
 from tunebook.workers.local_board import LOCAL_BOARD_CLASS, local_board
 from tunebook.workers.tracker import TrackerAddress, query_tracker

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from tunebook.cache.errors import ModelError
 from tunebook.cache.targets import Target
-from tunebook.tuner.compiled_model import CompiledModel
+from tunebook.tuner.builds.compiled_model import CompiledModel
 from tunebook.tuner.llvm_targets import resolve_target
 
 # magika reads the bytes of a file: 0 to 255, and 256 where there are none.

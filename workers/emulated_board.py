@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from tunebook.cache.errors import BoardError
-from tunebook.tuner.trials import BoardAddress
+from tunebook.tuner.trials.trials import BoardAddress
 from tunebook.workers import board_agent
 from tunebook.workers.board_supervisor import AgentCommand, BoardSupervisor, SupervisionLimits
 from tunebook.workers.counting_emulator import COUNT_FILE, counting_emulator

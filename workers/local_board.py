@@ -10,7 +10,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from tunebook.tuner.trials import BoardAddress
+from tunebook.tuner.trials.trials import BoardAddress
 from tunebook.workers.board_supervisor import AgentCommand, BoardSupervisor
 from tunebook.workers.tracker import running_tracker
 

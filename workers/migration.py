@@ -13,11 +13,11 @@ from tunebook.cache.near_schedules import NearSchedules
 from tunebook.cache.records import Model, Record
 from tunebook.cache.store import Store
 from tunebook.cache.targets import Target
-from tunebook.tuner.frontend import read_model
-from tunebook.tuner.linking import linker_for
-from tunebook.tuner.prepare import Choices, prepare
-from tunebook.tuner.split import split_model
-from tunebook.tuner.stored_choices import stored_choices
+from tunebook.tuner.importing.frontend import read_model
+from tunebook.tuner.splitting.prepare import Choices, prepare
+from tunebook.tuner.splitting.split import split_model
+from tunebook.tuner.splitting.stored_choices import stored_choices
+from tunebook.tuner.trials.linking import linker_for
 from tunebook.workers.boards import plan_boards
 from tunebook.workers.migration_worker import MigrationWorker, Recipe
 from tunebook.workers.near_candidates import NearCandidates

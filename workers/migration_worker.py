@@ -16,7 +16,7 @@ from tunebook.cache.near_schedules import NearSchedules
 from tunebook.cache.records import Candidate, Measurement, Source
 from tunebook.cache.store import ClaimedRound, RoundProposal, Store, TaskState
 from tunebook.cache.targets import Target
-from tunebook.tuner.trials import BoardAddress
+from tunebook.tuner.trials.trials import BoardAddress
 from tunebook.workers.near_candidates import NearCandidates
 from tunebook.workers.phase_times import PhaseClock
 from tunebook.workers.progress import ProgressListener, ProgressMeter

@@ -8,8 +8,8 @@ from tunebook.cache.keys import ScheduleKey
 from tunebook.cache.near_schedules import NearSchedules
 from tunebook.cache.records import Candidate, Source
 from tunebook.cache.store import Store
-from tunebook.tuner.adaptation import NearTrace, adapt
 from tunebook.tuner.one_line import one_line
+from tunebook.tuner.recovery.adaptation import NearTrace, adapt
 
 _log = logging.getLogger(__name__)
 

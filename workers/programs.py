@@ -7,9 +7,9 @@ from collections.abc import Sequence
 
 from tunebook.cache.keys import ScheduleKey
 from tunebook.cache.store import Store
-from tunebook.tuner.build_pool import BuildPool
-from tunebook.tuner.program import Program, describe
-from tunebook.tuner.trials import BuildFailure, BuildRequest, BuiltLibrary
+from tunebook.tuner.splitting.program import Program, describe
+from tunebook.tuner.trials.build_pool import BuildPool
+from tunebook.tuner.trials.trials import BuildFailure, BuildRequest, BuiltLibrary
 
 _log = logging.getLogger(__name__)
 

@@ -13,10 +13,10 @@ from tunebook.cache.keys import ScheduleKey
 from tunebook.cache.records import Candidate, Measurement, Record, Source
 from tunebook.cache.store import Store, TaskState
 from tunebook.cache.targets import Target
-from tunebook.tuner.cost_model import CostModel, sample_of
 from tunebook.tuner.llvm_targets import tvm_target
 from tunebook.tuner.one_line import one_line
-from tunebook.tuner.search import TaskSearch
+from tunebook.tuner.search.cost_model import CostModel, sample_of
+from tunebook.tuner.search.search import TaskSearch
 from tunebook.workers.near_candidates import NearCandidates
 from tunebook.workers.programs import Programs
 

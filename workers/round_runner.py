@@ -14,7 +14,7 @@ from tunebook.cache.errors import LeaseLostError
 from tunebook.cache.keys import ScheduleKey
 from tunebook.cache.records import Candidate, ErrorClass, Measurement, Record
 from tunebook.cache.store import ClaimedRound, Slot, Store, TaskState
-from tunebook.tuner.trials import BuildFailure, BuildRequest, BuiltLibrary
+from tunebook.tuner.trials.trials import BuildFailure, BuildRequest, BuiltLibrary
 from tunebook.workers.lease import Lease
 from tunebook.workers.proposals import Proposer
 from tunebook.workers.workbench import Workbench

@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 from tunebook.cache.keys import ScheduleKey
 from tunebook.cache.store import ClaimedRound, Store
 from tunebook.cache.targets import Target
-from tunebook.tuner.allocation import propose_rounds
 from tunebook.tuner.compiler import compiler_text
-from tunebook.tuner.trials import BoardAddress
+from tunebook.tuner.search.allocation import propose_rounds
+from tunebook.tuner.trials.trials import BoardAddress
 from tunebook.workers.phase_times import PhaseClock, PhaseTimes
 from tunebook.workers.progress import ProgressListener, ProgressMeter
 from tunebook.workers.proposals import SearchProposer

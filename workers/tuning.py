@@ -10,10 +10,10 @@ from tunebook.cache.errors import BudgetError
 from tunebook.cache.records import Model
 from tunebook.cache.store import Budget, Store, TaskState
 from tunebook.cache.targets import Target
-from tunebook.tuner.frontend import read_model
-from tunebook.tuner.linking import linker_for
-from tunebook.tuner.prepare import Choices, prepare
-from tunebook.tuner.split import split_model
+from tunebook.tuner.importing.frontend import read_model
+from tunebook.tuner.splitting.prepare import Choices, prepare
+from tunebook.tuner.splitting.split import split_model
+from tunebook.tuner.trials.linking import linker_for
 from tunebook.workers.boards import BoardPlan, plan_boards
 from tunebook.workers.progress import ProgressListener
 from tunebook.workers.search_worker import RunSummary, SearchWorker

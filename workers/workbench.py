@@ -13,11 +13,11 @@ from pathlib import Path
 from tunebook.cache.errors import BoardError, TunebookError
 from tunebook.cache.store import BoardPeak, Store
 from tunebook.cache.targets import Target
-from tunebook.tuner.allocation import RoundSizes
-from tunebook.tuner.build_pool import BuildPool
-from tunebook.tuner.measuring import Measurer
-from tunebook.tuner.peak import measure_peak
-from tunebook.tuner.trials import BoardAddress
+from tunebook.tuner.search.allocation import RoundSizes
+from tunebook.tuner.trials.build_pool import BuildPool
+from tunebook.tuner.trials.measuring import Measurer
+from tunebook.tuner.trials.peak import measure_peak
+from tunebook.tuner.trials.trials import BoardAddress
 from tunebook.workers.phase_times import PhaseClock
 from tunebook.workers.programs import Programs
 from tunebook.workers.quiet_machine import QuietMachine

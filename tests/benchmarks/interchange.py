@@ -74,8 +74,8 @@ def import_in_a_process(folder: Path, database: Path) -> dict[str, Any]:
 
 def import_once(folder: Path, database: Path) -> dict[str, Any]:
     from tunebook.cache.store import Store
-    from tunebook.tuner.foreign_programs import ForeignPrograms
-    from tunebook.tuner.metaschedule_import import import_database
+    from tunebook.tuner.interchange.foreign_programs import ForeignPrograms
+    from tunebook.tuner.interchange.metaschedule_import import import_database
 
     with Store.open(str(database)) as store, ForeignPrograms() as foreign:
         start = time.perf_counter()
@@ -133,7 +133,7 @@ def _program(size: int) -> tuple[str, str]:
     from tvm import te, topi
 
     from tunebook.tuner.hashing import module_hash
-    from tunebook.tuner.split import normalized
+    from tunebook.tuner.splitting.split import normalized
 
     if size % 5 == 4:
         left = te.placeholder((16 + size, 64), name="left")

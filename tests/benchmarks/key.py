@@ -86,10 +86,10 @@ def run_once(name: str) -> dict[str, Any]:
     with clock.phase("import"):
         import tvm
 
-        from tunebook.tuner.frontend import read_model
+        from tunebook.tuner.importing.frontend import read_model
         from tunebook.tuner.llvm_targets import resolve_target
-        from tunebook.tuner.prepare import prepare
-        from tunebook.tuner.split import split_model
+        from tunebook.tuner.splitting.prepare import prepare
+        from tunebook.tuner.splitting.split import split_model
     passes = pass_times()
     with clock.phase("model"):
         package, pattern, shapes = MODELS[name]

@@ -18,14 +18,14 @@ from typing import Any
 
 from tunebook.cache.records import Measurement, Task
 from tunebook.cache.store import Store
-from tunebook.tuner.build_pool import BuildPool
-from tunebook.tuner.frontend import read_model
+from tunebook.tuner.importing.frontend import read_model
 from tunebook.tuner.llvm_targets import resolve_target
-from tunebook.tuner.measuring import Measurer
-from tunebook.tuner.prepare import prepare
-from tunebook.tuner.program import Program, describe
-from tunebook.tuner.split import split_model
-from tunebook.tuner.trials import BuildRequest, BuiltLibrary
+from tunebook.tuner.splitting.prepare import prepare
+from tunebook.tuner.splitting.program import Program, describe
+from tunebook.tuner.splitting.split import split_model
+from tunebook.tuner.trials.build_pool import BuildPool
+from tunebook.tuner.trials.measuring import Measurer
+from tunebook.tuner.trials.trials import BuildRequest, BuiltLibrary
 from tunebook.workers import search_worker
 from tunebook.workers.local_board import local_board
 from tunebook.workers.search_worker import SearchWorker

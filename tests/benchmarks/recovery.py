@@ -35,7 +35,7 @@ from tunebook.cache.records import Model, Record
 from tunebook.cache.store import Store
 from tunebook.cache.targets import Target
 from tunebook.tuner.llvm_targets import resolve_target
-from tunebook.tuner.trials import BoardAddress
+from tunebook.tuner.trials.trials import BoardAddress
 from tunebook.workers.boards import BoardPlan
 from tunebook.workers.emulated_board import emulated_board
 from tunebook.workers.local_board import local_board

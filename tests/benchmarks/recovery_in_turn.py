@@ -9,10 +9,10 @@ from pathlib import Path
 from statistics import geometric_mean
 
 from tunebook.cache.records import Workload
-from tunebook.tuner.build_pool import BuildPool
-from tunebook.tuner.measuring import Measurer
-from tunebook.tuner.program import Program, describe
-from tunebook.tuner.trials import BoardAddress, BuildRequest, BuiltLibrary
+from tunebook.tuner.splitting.program import Program, describe
+from tunebook.tuner.trials.build_pool import BuildPool
+from tunebook.tuner.trials.measuring import Measurer
+from tunebook.tuner.trials.trials import BoardAddress, BuildRequest, BuiltLibrary
 from tunebook.workers.quiet_machine import QuietMachine
 
 _ROUNDS = 21

@@ -19,9 +19,9 @@ from onnx import TensorProto, helper, numpy_helper
 
 from tunebook.cache.records import Model
 from tunebook.cache.targets import Target
-from tunebook.tuner.frontend import read_model
-from tunebook.tuner.prepare import prepare
-from tunebook.tuner.split import split_model
+from tunebook.tuner.importing.frontend import read_model
+from tunebook.tuner.splitting.prepare import prepare
+from tunebook.tuner.splitting.split import split_model
 
 _OPSET = 17
 _WIDTH, _HEADS, _HIDDEN = 64, 4, 256

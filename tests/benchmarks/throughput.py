@@ -31,16 +31,16 @@ from typing import Any
 from tunebook.cache.records import Task
 from tunebook.cache.store import Store
 from tunebook.cache.targets import Target
-from tunebook.tuner.allocation import RoundSizes
-from tunebook.tuner.build_pool import BuildPool
-from tunebook.tuner.frontend import read_model
+from tunebook.tuner.importing.frontend import read_model
 from tunebook.tuner.llvm_targets import resolve_target, tvm_target
-from tunebook.tuner.measuring import Measurer
-from tunebook.tuner.peak import measure_peak
-from tunebook.tuner.prepare import PreparedModule, prepare
-from tunebook.tuner.program import describe
-from tunebook.tuner.split import split_model
-from tunebook.tuner.trials import BoardAddress, BuildRequest, BuiltLibrary
+from tunebook.tuner.search.allocation import RoundSizes
+from tunebook.tuner.splitting.prepare import PreparedModule, prepare
+from tunebook.tuner.splitting.program import describe
+from tunebook.tuner.splitting.split import split_model
+from tunebook.tuner.trials.build_pool import BuildPool
+from tunebook.tuner.trials.measuring import Measurer
+from tunebook.tuner.trials.peak import measure_peak
+from tunebook.tuner.trials.trials import BoardAddress, BuildRequest, BuiltLibrary
 from tunebook.tuner.tvm_compat import load_cpu_intrinsics
 from tunebook.workers.board_supervisor import AgentCommand, BoardSupervisor
 from tunebook.workers.local_board import host_agent, local_board
@@ -198,7 +198,7 @@ def _is_search(name: str) -> bool:
 
 
 def _plain(value: Any) -> Any:
-    from tunebook.tuner.search import _plain as plain
+    from tunebook.tuner.search.search import _plain as plain
 
     return plain(value)
 

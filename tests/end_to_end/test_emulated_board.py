@@ -23,12 +23,12 @@ from tunebook.cache.records import ErrorClass, Model, Task, Workload
 from tunebook.cache.store import Store
 from tunebook.cache.targets import Target
 from tunebook.tuner.compiler import compiler_text
-from tunebook.tuner.frontend import read_model
 from tunebook.tuner.hashing import module_hash
+from tunebook.tuner.importing.frontend import read_model
 from tunebook.tuner.llvm_targets import resolve_target
-from tunebook.tuner.program import buffers_of, flops_of
-from tunebook.tuner.split import normalized
-from tunebook.tuner.trials import BoardAddress
+from tunebook.tuner.splitting.program import buffers_of, flops_of
+from tunebook.tuner.splitting.split import normalized
+from tunebook.tuner.trials.trials import BoardAddress
 from tunebook.workers.emulated_board import emulated_board
 from tunebook.workers.search_worker import SearchWorker
 from tunebook.workers.workbench import WorkerSettings

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from tunebook.cache.errors import ExitCode
-from tunebook.tuner.compiled_model import CompiledModel
-from tunebook.tuner.manifest import Manifest
+from tunebook.tuner.builds.compiled_model import CompiledModel
+from tunebook.tuner.builds.manifest import Manifest
 
 pytestmark = pytest.mark.slow
 

@@ -12,8 +12,8 @@ import pytest
 
 from tunebook.cache.errors import ExitCode
 from tunebook.cache.store import Store
-from tunebook.tuner.compile_model import compile_model
-from tunebook.tuner.frontend import read_model
+from tunebook.tuner.builds.compile_model import compile_model
+from tunebook.tuner.importing.frontend import read_model
 from tunebook.tuner.llvm_targets import resolve_target
 
 pytestmark = pytest.mark.slow

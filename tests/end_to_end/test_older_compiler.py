@@ -13,9 +13,9 @@ from tunebook.cache.misses import MissReason
 from tunebook.cache.records import Source
 from tunebook.cache.store import Store
 from tunebook.cache.traces import check_trace
-from tunebook.tuner.adaptation import NearTrace, adapt
 from tunebook.tuner.compiler import compiler_text
 from tunebook.tuner.llvm_targets import resolve_target
+from tunebook.tuner.recovery.adaptation import NearTrace, adapt
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "data" / "old-compiler"))
 sys.path.insert(0, str(Path(__file__).parents[1] / "benchmarks"))

@@ -15,12 +15,12 @@ import pytest
 
 from tunebook.cache.records import ErrorClass, Measurement
 from tunebook.cache.store import Store
-from tunebook.tuner.compile_model import compile_model
-from tunebook.tuner.frontend import read_model
+from tunebook.tuner.builds.compile_model import compile_model
+from tunebook.tuner.importing.frontend import read_model
 from tunebook.tuner.llvm_targets import resolve_target
-from tunebook.tuner.measuring import Measurer
-from tunebook.tuner.program import Program
-from tunebook.tuner.trials import BuiltLibrary
+from tunebook.tuner.splitting.program import Program
+from tunebook.tuner.trials.measuring import Measurer
+from tunebook.tuner.trials.trials import BuiltLibrary
 from tunebook.workers.tuning import BoardRequest, BudgetRequest, TuneReport, plan_tuning, tune
 
 pytestmark = pytest.mark.slow

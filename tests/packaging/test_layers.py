@@ -13,6 +13,18 @@ import pytest
 ROOT = Path(__file__).parents[2]
 # From the top down; a package may import itself and what stands to the right of it.
 LAYERS = ("service", "workers", "tuner", "cache")
+# The same of the folders inside the tuner.
+TUNER_LAYERS = (
+    "interchange",
+    "inside_tvm",
+    "builds",
+    "trials",
+    "recovery",
+    "search",
+    "traces",
+    "splitting",
+    "importing",
+)
 HOMES = {
     "sqlalchemy": {"cache"},
     "alembic": {"cache"},
@@ -58,6 +70,19 @@ def test_a_package_imports_nothing_from_above(package: str) -> None:
         for file, name in found
         if name.split(".")[0] == "tunebook" and name.split(".")[1] in above
     }
+    assert upwards == set()
+
+
+def test_every_folder_of_the_tuner_has_its_place() -> None:
+    folders = {path.parent.name for path in (ROOT / "tuner").glob("*/__init__.py")}
+    assert folders == set(TUNER_LAYERS)
+
+
+@pytest.mark.parametrize("folder", TUNER_LAYERS)
+def test_a_folder_of_the_tuner_imports_nothing_from_above(folder: str) -> None:
+    above = {f"tunebook.tuner.{one}" for one in TUNER_LAYERS[: TUNER_LAYERS.index(folder)]}
+    found = imports_of(*(ROOT / "tuner" / folder).rglob("*.py"))
+    upwards = {(file, name) for file, name in found if ".".join(name.split(".")[:3]) in above}
     assert upwards == set()
 
 

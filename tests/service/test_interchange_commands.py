@@ -12,7 +12,7 @@ from tvm import te
 from tunebook.cache.errors import ExitCode
 from tunebook.cache.interchange import RECORDS, WORKLOADS, record_line, workload_line
 from tunebook.service.cli import run
-from tunebook.tuner.split import normalized
+from tunebook.tuner.splitting.split import normalized
 
 TARGET = "llvm -mtriple=aarch64-linux-gnu -mcpu=cortex-a76 -num-cores=4"
 AS_TVM = '{"kind": "llvm", "mtriple": "aarch64-linux-gnu", "mcpu": "cortex-a76", "num-cores": 4}'

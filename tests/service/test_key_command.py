@@ -13,10 +13,10 @@ import pytest
 from tunebook.cache.errors import ExitCode
 from tunebook.cache.store import Store
 from tunebook.service.cli import run
-from tunebook.tuner.frontend import read_model
+from tunebook.tuner.importing.frontend import read_model
 from tunebook.tuner.llvm_targets import resolve_target
-from tunebook.tuner.prepare import Choices, prepare
-from tunebook.tuner.split import split_model
+from tunebook.tuner.splitting.prepare import Choices, prepare
+from tunebook.tuner.splitting.split import split_model
 
 A76 = "llvm -mtriple=aarch64-linux-gnu -mcpu=cortex-a76 -mattr=+dotprod -num-cores=4"
 KEY = f"conv2d+relu | f32[1,4,8,8] f32[8,4,3,3] -> f32[1,8,6,6] | {A76} | tvm-0.27.0+llvm-22 | 01"

@@ -24,11 +24,11 @@ from tunebook.cache.records import Candidate, Measurement, Model, Schedule, Work
 from tunebook.cache.store import Store
 from tunebook.cache.targets import Target
 from tunebook.cache.work import RoundProposal
-from tunebook.tuner.frontend import read_model
 from tunebook.tuner.hashing import module_hash
-from tunebook.tuner.imported_model import ImportedModel
+from tunebook.tuner.importing.frontend import read_model
+from tunebook.tuner.importing.imported_model import ImportedModel
 from tunebook.tuner.llvm_targets import resolve_target, tvm_target
-from tunebook.tuner.prepare import PreparedModule, prepare
+from tunebook.tuner.splitting.prepare import PreparedModule, prepare
 from tunebook.tuner.tvm_compat import load_cpu_intrinsics
 
 # Tests are imported without a package (--import-mode=importlib); near_programs is shared by them.

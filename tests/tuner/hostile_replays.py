@@ -21,8 +21,8 @@ from tunebook.cache.errors import UntrustedTraceError
 from tunebook.cache.misses import MissReason
 from tunebook.cache.records import Source
 from tunebook.cache.trace_grammar import INSTRUCTIONS
-from tunebook.tuner.adaptation import NearTrace, adapt
-from tunebook.tuner.replay import replay
+from tunebook.tuner.recovery.adaptation import NearTrace, adapt
+from tunebook.tuner.traces.replay import replay
 
 NUMBERS = [0, -1, -2, 1, 2, 3, 7, 64, 4096, 10**9, 2**31, -(2**31), 2**62]
 VALUES = [*NUMBERS, None, True, 1.5, "None", '"x"', "b0", "b1", "l2", "l9", "v5", "b999", [], [1]]

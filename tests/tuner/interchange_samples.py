@@ -13,7 +13,7 @@ from tvm.s_tir import meta_schedule as ms
 
 from tunebook.cache.interchange import InterchangeFiles
 from tunebook.tuner.llvm_targets import tvm_target
-from tunebook.tuner.replay import replay
+from tunebook.tuner.traces.replay import replay
 
 PROGRAMS = (conv(8), matmul(16, 16, 16))
 TARGETS = (A76, A72)

@@ -10,8 +10,8 @@ from tvm import te, topi
 from tvm.s_tir import meta_schedule as ms
 
 from tunebook.tuner.llvm_targets import tvm_target
-from tunebook.tuner.split import normalized
-from tunebook.tuner.trace_steps import trace_text
+from tunebook.tuner.splitting.split import normalized
+from tunebook.tuner.traces.trace_steps import trace_text
 from tunebook.tuner.tvm_compat import load_cpu_intrinsics
 
 A72 = "llvm -mtriple=aarch64-linux-gnu -mcpu=cortex-a72 -num-cores=4"

@@ -16,12 +16,12 @@ from tunebook.cache.errors import UsageError
 from tunebook.cache.records import Candidate
 from tunebook.cache.store import Store
 from tunebook.cache.targets import Target
-from tunebook.tuner.compile_model import compile_model
-from tunebook.tuner.frontend import read_model
-from tunebook.tuner.imported_model import ImportedModel
-from tunebook.tuner.prepare import Choices, prepare
-from tunebook.tuner.split import split, split_model
-from tunebook.tuner.stored_choices import stored_choices
+from tunebook.tuner.builds.compile_model import compile_model
+from tunebook.tuner.importing.frontend import read_model
+from tunebook.tuner.importing.imported_model import ImportedModel
+from tunebook.tuner.splitting.prepare import Choices, prepare
+from tunebook.tuner.splitting.split import split, split_model
+from tunebook.tuner.splitting.stored_choices import stored_choices
 
 Read = Callable[..., ImportedModel]
 NHWC = Choices(layout="NHWC")

@@ -90,7 +90,7 @@ def test_a_wrong_version_is_named_in_one_line_before_tvm_is_imported(
     code = (
         "import sys\n"
         "try:\n"
-        "    import tunebook.tuner.program\n"
+        "    import tunebook.tuner.splitting.program\n"
         "except Exception as error:\n"
         "    print(type(error).__name__, int(error.exit_code), 'tvm' in sys.modules, error)\n"
     )

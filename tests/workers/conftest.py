@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from tvm import rpc
 
-from tunebook.tuner.trials import BoardAddress
+from tunebook.tuner.trials.trials import BoardAddress
 from tunebook.workers.local_board import local_board
 from tunebook.workers.tracker import RegisteredBoard, TrackerAddress, query_tracker
 

@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from tunebook.cache.errors import BoardError
-from tunebook.tuner.trials import BoardAddress
+from tunebook.tuner.trials.trials import BoardAddress
 from tunebook.workers.board_supervisor import AgentCommand, BoardSupervisor, SupervisionLimits
 from tunebook.workers.local_board import host_agent
 from tunebook.workers.tracker import TrackerAddress, running_tracker

@@ -14,13 +14,13 @@ from tunebook.cache.errors import ModelError
 from tunebook.cache.records import ErrorClass, Measurement, Model
 from tunebook.cache.store import Store
 from tunebook.cache.targets import Target
-from tunebook.tuner.frontend import read_model
+from tunebook.tuner.importing.frontend import read_model
 from tunebook.tuner.llvm_targets import resolve_target
-from tunebook.tuner.measuring import Measurer
-from tunebook.tuner.prepare import prepare
-from tunebook.tuner.search import TaskSearch
-from tunebook.tuner.split import split_model
-from tunebook.tuner.trials import BoardAddress, VerificationResult
+from tunebook.tuner.search.search import TaskSearch
+from tunebook.tuner.splitting.prepare import prepare
+from tunebook.tuner.splitting.split import split_model
+from tunebook.tuner.trials.measuring import Measurer
+from tunebook.tuner.trials.trials import BoardAddress, VerificationResult
 from tunebook.workers.local_board import local_board
 from tunebook.workers.progress import Progress
 from tunebook.workers.search_worker import RunSummary, SearchWorker

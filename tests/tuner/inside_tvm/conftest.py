@@ -11,9 +11,9 @@ import pytest
 from tunebook.cache.records import Candidate, Model
 from tunebook.cache.store import Store
 from tunebook.cache.targets import Target
-from tunebook.tuner.frontend import read_model
-from tunebook.tuner.prepare import PreparedModule, prepare
-from tunebook.tuner.split import split_model
+from tunebook.tuner.importing.frontend import read_model
+from tunebook.tuner.splitting.prepare import PreparedModule, prepare
+from tunebook.tuner.splitting.split import split_model
 
 # Tests are imported without a package (--import-mode=importlib); this module is shared by them.
 sys.path.insert(0, str(Path(__file__).parent))

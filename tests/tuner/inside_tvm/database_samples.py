@@ -14,7 +14,7 @@ from tvm import relax
 from tunebook.cache.records import Candidate, Model
 from tunebook.cache.store import Store
 from tunebook.tuner.hashing import module_hash
-from tunebook.tuner.imported_model import ImportedModel
+from tunebook.tuner.importing.imported_model import ImportedModel
 
 Read = Callable[..., ImportedModel]
 Fill = Callable[[Store, Model, Sequence[Candidate]], None]

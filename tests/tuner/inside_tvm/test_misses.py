@@ -19,8 +19,8 @@ from tunebook.cache.records import Candidate, Model
 from tunebook.cache.store import Store
 from tunebook.cache.targets import Target
 from tunebook.tuner import TunebookDatabase
-from tunebook.tuner.prepare import PreparedModule
-from tunebook.tuner.tunebook_database import ScheduleMissWarning
+from tunebook.tuner.inside_tvm.tunebook_database import ScheduleMissWarning
+from tunebook.tuner.splitting.prepare import PreparedModule
 
 
 def test_all_misses_are_told_at_once_on_leaving(

@@ -15,7 +15,7 @@ from tunebook.cache.records import Candidate, Model
 from tunebook.cache.store import Store
 from tunebook.cache.targets import Target
 from tunebook.tuner import TunebookDatabase
-from tunebook.tuner.prepare import PreparedModule
+from tunebook.tuner.splitting.prepare import PreparedModule
 
 
 def test_another_target_than_its_own_is_refused_by_name(

@@ -24,9 +24,9 @@ from tunebook.cache.records import Candidate, Model
 from tunebook.cache.store import Store
 from tunebook.cache.targets import Target
 from tunebook.tuner import TunebookDatabase
-from tunebook.tuner.frontend import read_model
-from tunebook.tuner.prepare import PreparedModule, prepare
-from tunebook.tuner.split import split_model
+from tunebook.tuner.importing.frontend import read_model
+from tunebook.tuner.splitting.prepare import PreparedModule, prepare
+from tunebook.tuner.splitting.split import split_model
 
 
 def test_tvm_compiles_a_model_with_schedules_of_the_store(

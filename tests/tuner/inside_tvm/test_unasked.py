@@ -16,10 +16,10 @@ from tunebook.cache.records import Candidate, Model
 from tunebook.cache.store import Store
 from tunebook.cache.targets import Target
 from tunebook.tuner import TunebookDatabase
+from tunebook.tuner.inside_tvm.tunebook_database import ScheduleMissWarning
+from tunebook.tuner.inside_tvm.unasked_tasks import UnaskedTasksError
 from tunebook.tuner.llvm_targets import tvm_target
-from tunebook.tuner.prepare import PreparedModule
-from tunebook.tuner.tunebook_database import ScheduleMissWarning
-from tunebook.tuner.unasked_tasks import UnaskedTasksError
+from tunebook.tuner.splitting.prepare import PreparedModule
 
 PASSES = relax.transform
 

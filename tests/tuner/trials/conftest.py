@@ -14,11 +14,11 @@ import pytest
 from tvm import rpc
 
 from tunebook.cache.records import Candidate
-from tunebook.tuner.build_pool import BuildPool
 from tunebook.tuner.llvm_targets import resolve_target
-from tunebook.tuner.measuring import Measurer
-from tunebook.tuner.program import Program
-from tunebook.tuner.trials import BoardAddress, BuildRequest, BuiltLibrary
+from tunebook.tuner.splitting.program import Program
+from tunebook.tuner.trials.build_pool import BuildPool
+from tunebook.tuner.trials.measuring import Measurer
+from tunebook.tuner.trials.trials import BoardAddress, BuildRequest, BuiltLibrary
 from tunebook.workers.emulated_board import emulated_board
 from tunebook.workers.emulated_sysroot import QEMU
 from tunebook.workers.local_board import local_board

@@ -15,9 +15,9 @@ import pytest
 from tvm.rpc import base as rpc
 
 from tunebook.cache.errors import BoardError
-from tunebook.tuner.board_session import BoardSession
-from tunebook.tuner.board_tracker import identity, request_board
-from tunebook.tuner.trials import BoardAddress
+from tunebook.tuner.trials.board_session import BoardSession
+from tunebook.tuner.trials.board_tracker import identity, request_board
+from tunebook.tuner.trials.trials import BoardAddress
 from tunebook.workers.tracker import running_tracker
 
 Serve = Callable[[socket.socket], None]

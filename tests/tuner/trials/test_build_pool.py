@@ -22,10 +22,10 @@ from tvm.s_tir import meta_schedule as ms
 
 from tunebook.cache.errors import TunebookError
 from tunebook.cache.records import Candidate, ErrorClass
-from tunebook.tuner.build_pool import BuildPool
 from tunebook.tuner.llvm_targets import tvm_target
-from tunebook.tuner.program import Program
-from tunebook.tuner.trials import BuildFailure, BuildRequest, BuiltLibrary
+from tunebook.tuner.splitting.program import Program
+from tunebook.tuner.trials.build_pool import BuildPool
+from tunebook.tuner.trials.trials import BuildFailure, BuildRequest, BuiltLibrary
 
 A76 = "llvm -mtriple=aarch64-linux-gnu -mcpu=cortex-a76 -num-cores=1"
 A72 = A76.replace("a76", "a72")
@@ -319,8 +319,8 @@ class TestProcesses:
 USER = """
 import sys
 from pathlib import Path
-from tunebook.tuner.build_pool import BuildPool
-from tunebook.tuner.trials import BuildRequest
+from tunebook.tuner.trials.build_pool import BuildPool
+from tunebook.tuner.trials.trials import BuildRequest
 
 folder, endless, plain, target = sys.argv[1:]
 try:

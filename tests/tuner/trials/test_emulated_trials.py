@@ -8,11 +8,11 @@ import pytest
 from trial_samples import candidates_of, dense, matmul, unpacked_dense
 
 from tunebook.cache.records import ErrorClass
-from tunebook.tuner.build_pool import BuildPool
-from tunebook.tuner.measuring import Measurer
-from tunebook.tuner.program import Program
-from tunebook.tuner.timing import INSTRUCTIONS
-from tunebook.tuner.trials import BoardAddress, BuildRequest, BuiltLibrary
+from tunebook.tuner.splitting.program import Program
+from tunebook.tuner.trials.build_pool import BuildPool
+from tunebook.tuner.trials.measuring import Measurer
+from tunebook.tuner.trials.timing import INSTRUCTIONS
+from tunebook.tuner.trials.trials import BoardAddress, BuildRequest, BuiltLibrary
 
 pytestmark = [pytest.mark.slow, pytest.mark.emulated]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tunebook.tuner.board_trials import KeptReferences, Reference
+from tunebook.tuner.trials.board_trials import KeptReferences, Reference
 
 A, B, C = ("a", ""), ("b", ""), ("c", "")
 

@@ -14,9 +14,9 @@ from trial_samples import elementwise
 from tvm import relax
 
 from tunebook.cache.targets import ARCHITECTURES
-from tunebook.tuner import linking
-from tunebook.tuner.linking import LinkError, linker_for
 from tunebook.tuner.llvm_targets import tvm_target
+from tunebook.tuner.trials import linking
+from tunebook.tuner.trials.linking import LinkError, linker_for
 
 AARCH64 = "llvm -mtriple=aarch64-linux-gnu -mcpu=cortex-a76 -num-cores=1"
 ARM = "llvm -mtriple=armv7l-linux-gnueabihf -mcpu=cortex-a9 -mattr=+neon -num-cores=1"

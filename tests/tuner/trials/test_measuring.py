@@ -20,10 +20,10 @@ from tvm import te
 
 from tunebook.cache.errors import BoardError, TunebookError
 from tunebook.cache.records import ErrorClass
-from tunebook.tuner.measuring import Measurer
-from tunebook.tuner.peak import measure_peak
-from tunebook.tuner.program import Program
-from tunebook.tuner.trials import BoardAddress, BuiltLibrary
+from tunebook.tuner.splitting.program import Program
+from tunebook.tuner.trials.measuring import Measurer
+from tunebook.tuner.trials.peak import measure_peak
+from tunebook.tuner.trials.trials import BoardAddress, BuiltLibrary
 
 CORES = 2
 FOREVER = 'for (;;) __asm__ volatile("")'
@@ -376,7 +376,7 @@ def _refusal(address: BoardAddress, library: BuiltLibrary, program: Program) -> 
 
 def _measuring_processes() -> list[psutil.Process]:
     children = psutil.Process().children()
-    return [one for one in children if "tunebook.tuner.measure_process" in one.cmdline()]
+    return [one for one in children if "tunebook.tuner.trials.measure_process" in one.cmdline()]
 
 
 @pytest.fixture

@@ -8,11 +8,11 @@ from dataclasses import replace
 import pytest
 
 from tunebook.cache.errors import BoardError
-from tunebook.tuner.build_pool import BuildPool
-from tunebook.tuner.measuring import Measurer
-from tunebook.tuner.peak import measure_peak
-from tunebook.tuner.program import Program
-from tunebook.tuner.trials import BuiltLibrary
+from tunebook.tuner.splitting.program import Program
+from tunebook.tuner.trials.build_pool import BuildPool
+from tunebook.tuner.trials.measuring import Measurer
+from tunebook.tuner.trials.peak import measure_peak
+from tunebook.tuner.trials.trials import BuiltLibrary
 
 
 def test_no_plain_kernel_comes_near_it(

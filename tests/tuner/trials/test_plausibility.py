@@ -6,8 +6,8 @@ import pytest
 
 from tunebook.cache.keys import WorkloadKey
 from tunebook.cache.work import BoardPeak
-from tunebook.tuner.plausibility import plausible_seconds, why_implausible
-from tunebook.tuner.program import BufferSpec, Program
+from tunebook.tuner.splitting.program import BufferSpec, Program
+from tunebook.tuner.trials.plausibility import plausible_seconds, why_implausible
 
 PEAK = BoardPeak(flops_per_second=1e9, bytes_per_second=1e9)
 

@@ -13,8 +13,8 @@ import tunebook.tuner
 import tunebook.workers
 from tunebook.cache.errors import UntrustedTraceError
 from tunebook.tuner.hashing import module_hash
-from tunebook.tuner.replay import replay
-from tunebook.tuner.trace_steps import steps_of
+from tunebook.tuner.traces.replay import replay
+from tunebook.tuner.traces.trace_steps import steps_of
 
 PACKAGES = (tunebook.cache, tunebook.tuner, tunebook.workers)
 INJECTING = [

@@ -8,8 +8,8 @@ import pytest
 
 from tunebook.cache.errors import TunebookError
 from tunebook.cache.keys import WorkloadKey
-from tunebook.tuner.program import BufferSpec, Program
-from tunebook.tuner.tensors import byte_count, random_inputs, spoiled
+from tunebook.tuner.splitting.program import BufferSpec, Program
+from tunebook.tuner.trials.tensors import byte_count, random_inputs, spoiled
 
 SHAPE = (40, 50)
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 
 import pytest
 
-from tunebook.tuner.timing import spread, time_kernel
+from tunebook.tuner.trials.timing import spread, time_kernel
 
 
 class ScriptedKernel:

@@ -9,9 +9,9 @@ from trial_samples import elementwise, matmul
 
 from tunebook.cache.keys import WorkloadKey
 from tunebook.cache.records import ErrorClass
-from tunebook.tuner.program import BufferSpec, Program
-from tunebook.tuner.tensors import spoiled
-from tunebook.tuner.verify import compare, finite_share, tolerance
+from tunebook.tuner.splitting.program import BufferSpec, Program
+from tunebook.tuner.trials.tensors import spoiled
+from tunebook.tuner.trials.verify import compare, finite_share, tolerance
 
 KEY = WorkloadKey("test", "", "", "")
 

@@ -15,7 +15,7 @@ from tunebook.cache.keys import WorkloadKey
 from tunebook.cache.records import Candidate, Workload
 from tunebook.tuner.hashing import module_hash
 from tunebook.tuner.llvm_targets import tvm_target
-from tunebook.tuner.program import Program, describe
+from tunebook.tuner.splitting.program import Program, describe
 from tunebook.tuner.tvm_compat import load_cpu_intrinsics
 
 SIZE = 64

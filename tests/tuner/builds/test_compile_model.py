@@ -1,0 +1,423 @@
+"""Building models from the cache, and refusing to."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnxruntime
+import pytest
+import tvm
+
+from tunebook.cache.errors import (
+    ExitCode,
+    ModelError,
+    TunebookError,
+    UntrustedTraceError,
+    UsageError,
+)
+from tunebook.cache.keys import ScheduleKey
+from tunebook.cache.misses import LookupAnswer, ScheduleMissError
+from tunebook.cache.records import Candidate, Schedule
+from tunebook.cache.store import Store
+from tunebook.cache.targets import Target
+from tunebook.tuner.builds.compile_model import BuildError, compile_model
+from tunebook.tuner.builds.manifest import Manifest
+from tunebook.tuner.builds.replayed_records import ReplayError
+from tunebook.tuner.compiler import compiler_text
+from tunebook.tuner.hashing import module_hash
+from tunebook.tuner.importing.imported_model import ImportedModel
+from tunebook.tuner.llvm_targets import resolve_target
+from tunebook.tuner.splitting.prepare import PreparedModule, prepare
+from tunebook.tuner.splitting.split import split, split_model
+from tunebook.tuner.traces import replay
+
+Read = Callable[..., ImportedModel]
+Prepared = Callable[[str], PreparedModule]
+Sample = Callable[..., Candidate]
+A76 = "llvm -mtriple=aarch64-linux-gnu -mcpu=cortex-a76 -num-cores=4"
+# The ELF header's machine field.
+ELF_AARCH64 = 183
+SYMBOL = "tunebook_was_here"
+
+
+def onnxruntime_says(path: Path, inputs: dict[str, Any]) -> list[Any]:
+    # As the file says: fusing quantised operators would change how they round.
+    options = onnxruntime.SessionOptions()
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    providers = ["CPUExecutionProvider"]
+    session = onnxruntime.InferenceSession(str(path), options, providers=providers)
+    return list(session.run(None, inputs))
+
+
+class OneForAll:
+    """Answers with one schedule for one operator and leaves the rest unscheduled.
+
+    A fake: a real store refuses such schedules before they get here.
+    """
+
+    def __init__(self, op: str, trace: str, module_hash: str = "") -> None:
+        self._op, self._trace, self._module_hash = op, trace, module_hash
+
+    def find_model(self, *_: str) -> None:
+        return None
+
+    def lookup(self, keys: list[ScheduleKey], **_: Any) -> LookupAnswer:
+        hits = {}
+        for key in keys:
+            plain = Schedule(key, 7, json.dumps([[], []]), key.workload_hash, 1e-3, False)
+            name = self._module_hash or key.workload_hash
+            special = replace(plain, trace=self._trace, module_hash=name)
+            hits[key] = special if key.op == self._op else plain
+        return LookupAnswer(hits=hits, misses=())
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "rnet",
+        "onet",
+        "pnet",
+        "magika",
+        *(pytest.param(f"ppocr_{part}", marks=pytest.mark.slow) for part in ("cls", "det", "rec")),
+    ],
+)
+def test_what_is_tuned_is_what_is_looked_up_and_what_the_build_asks_for(
+    name: str,
+    prepared: Prepared,
+    host: Target,
+    tuned_for_all: Any,
+    inputs_for: Callable[[ImportedModel], dict[str, Any]],
+    published: dict[str, Any],
+    tmp_path: Path,
+) -> None:
+    tuned = {task.workload.key.on(str(host)) for task in split(prepared(name))}
+    # Raises where TVM asks for a workload that is no task, or leaves a task unasked.
+    built = compile_model(
+        prepared(name).model, host, cache=tuned_for_all, output=tmp_path / "built"
+    )
+    assert set(tuned_for_all.asked) == tuned
+    assert {ScheduleKey.parse(task.key) for task in built.manifest.tasks} == tuned
+    assert built.hits == len(tuned) == published[name].tasks
+    inputs = inputs_for(prepared(name).model)
+    expected = onnxruntime_says(published[name].path, inputs)
+    for ours, theirs in zip(built.run(inputs), expected, strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("name", "shapes", "tolerance"),
+    [
+        ("quantised", None, 1e-4),
+        ("half_precision", {"x": (2, 3, 8, 8)}, 2e-2),
+        ("gather", None, 0.0),
+        ("integer_dense", None, 0.0),
+    ],
+)
+def test_our_own_models_agree_with_onnxruntime(
+    name: str,
+    shapes: dict[str, tuple[int, ...]] | None,
+    tolerance: float,
+    read: Read,
+    host: Target,
+    tuned_for_all: Any,
+    inputs_for: Callable[[ImportedModel], dict[str, Any]],
+    tmp_path: Path,
+) -> None:
+    model = read(name, shapes)
+    built = compile_model(model, host, cache=tuned_for_all, output=tmp_path / "built")
+    inputs = inputs_for(model)
+    (expected,) = onnxruntime_says(tmp_path / f"{name}.onnx", inputs)
+    (result,) = built.run(inputs)
+    assert result.dtype == expected.dtype
+    np.testing.assert_allclose(
+        result.astype("float64"), expected.astype("float64"), rtol=tolerance, atol=tolerance
+    )
+
+
+def test_a_model_built_with_real_schedules_agrees_with_onnxruntime(
+    prepared: Prepared,
+    host: Target,
+    store: Store,
+    sample: Sample,
+    fill: Callable[..., None],
+    inputs_for: Callable[[ImportedModel], dict[str, Any]],
+    published: dict[str, Any],
+    tmp_path: Path,
+) -> None:
+    model = split_model(prepared("rnet"))
+    candidates = [sample(task.workload, host) for task in model.tasks]
+    assert all("GetSBlock" in candidate.trace for candidate in candidates)
+    fill(store, model, candidates)
+    built = compile_model(prepared("rnet").model, host, cache=store, output=tmp_path / "rnet")
+    assert built.hits == len(model.tasks)
+    inputs = inputs_for(prepared("rnet").model)
+    expected = onnxruntime_says(published["rnet"].path, inputs)
+    for ours, theirs in zip(built.run(inputs), expected, strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-4, atol=1e-5)
+
+
+def test_any_miss_refuses_the_build_before_anything_is_compiled(
+    prepared: Prepared, host: Target, store: Store, sample: Sample, fill: Any, tmp_path: Path
+) -> None:
+    model = split_model(prepared("rnet"))
+    tuned = replace(model, tasks=model.tasks[:3])
+    fill(store, tuned, [sample(task.workload, host) for task in tuned.tasks])
+    with pytest.raises(ScheduleMissError) as refused:
+        compile_model(prepared("rnet").model, host, cache=store, output=tmp_path / "rnet")
+    missed = [miss.key.workload for miss in refused.value.misses]
+    assert missed == [task.workload.key for task in model.tasks[3:]]
+    assert refused.value.exit_code is ExitCode.MISS
+    assert list(tmp_path.glob("*rnet*")) == []
+
+
+def test_a_build_may_run_untuned_code_for_what_missed_and_says_which(
+    prepared: Prepared,
+    host: Target,
+    store: Store,
+    sample: Sample,
+    fill: Any,
+    inputs_for: Callable[[ImportedModel], dict[str, Any]],
+    published: dict[str, Any],
+    tmp_path: Path,
+) -> None:
+    model = split_model(prepared("rnet"))
+    tuned = replace(model, tasks=model.tasks[:3])
+    fill(store, tuned, [sample(task.workload, host) for task in tuned.tasks])
+    built = compile_model(
+        prepared("rnet").model, host, cache=store, output=tmp_path / "rnet", on_miss="warn"
+    )
+    assert built.hits == 3
+    assert {str(miss.key) for miss in built.misses} == {
+        task.key for task in built.manifest.tasks if task.record_id is None
+    }
+    inputs = inputs_for(prepared("rnet").model)
+    expected = onnxruntime_says(published["rnet"].path, inputs)
+    np.testing.assert_allclose(built.run(inputs)[0], expected[0], rtol=1e-4, atol=1e-5)
+
+
+def test_the_manifest_says_where_the_library_came_from(
+    read: Read, host: Target, store: Store, sample: Sample, fill: Any, tmp_path: Path
+) -> None:
+    imported = read("convolution")
+    model = split_model(prepare(imported, host))
+    fill(store, model, [sample(model.tasks[0].workload, host)])
+    folder = tmp_path / "v1.2"
+    folder.mkdir()
+    built = compile_model(imported, host, cache=store, output=folder / "net")
+    assert built.library == folder / "net.so"
+    assert built.manifest_path == folder / "net.json"
+    manifest = Manifest.read(built.manifest_path)
+    assert manifest == built.manifest
+    assert manifest.model_digest == imported.digest
+    assert manifest.shapes == "x=1,4,12,12"
+    assert manifest.target == str(host)
+    assert manifest.compiler == compiler_text()
+    assert (manifest.tvm, manifest.tvm_ffi) == ("0.27.0.post1", "0.1.14.post1")
+    assert manifest.compiler.endswith(f"llvm-{manifest.llvm}")
+    assert manifest.threads == host.num_cores
+    (task,) = manifest.tasks
+    key = model.tasks[0].workload.key.on(str(host))
+    (record,) = store.records(key)
+    assert (task.key, task.weight) == (str(key), 1)
+    assert (task.record_id, task.seconds, task.emulated) == (record.id, 1e-3, False)
+
+
+def test_a_model_is_built_for_another_architecture(
+    prepared: Prepared, tuned_for_all: Any, tmp_path: Path
+) -> None:
+    built = compile_model(
+        prepared("rnet").model, A76, cache=tuned_for_all, output=tmp_path / "rnet"
+    )
+    header = built.library.read_bytes()[:20]
+    assert int.from_bytes(header[18:20], "little") == ELF_AARCH64
+    with pytest.raises(ModelError, match="does not run"):
+        built.run({"input_2": np.zeros((1, 24, 24, 3), "float32")})
+
+
+def test_a_model_is_built_from_its_path(
+    published: dict[str, Any], host: Target, tuned_for_all: Any, tmp_path: Path
+) -> None:
+    rnet = published["rnet"]
+    built = compile_model(
+        rnet.path, str(host), cache=tuned_for_all, output=tmp_path / "rnet", shapes=rnet.shapes
+    )
+    assert built.manifest.model == "rnet.onnx"
+
+
+def carrying_code() -> str:
+    """A trace that replays, and whose annotation puts a symbol of its own into the library."""
+    module = f'module asm ".globl {SYMBOL}\\0A{SYMBOL}:"'
+    return json.dumps(
+        [
+            [
+                ["GetSBlock", [], ["conv2d_nchw", "main"], ["b0"]],
+                ["GetLoops", ["b0"], [], [f"l{axis}" for axis in range(1, 8)]],
+                ["Annotate", ["l1", f'"{module}"'], ["pragma_import_llvm"], []],
+            ],
+            [],
+        ]
+    )
+
+
+def libraries_with_the_symbol(folder: Path) -> list[Path]:
+    return [one for one in folder.rglob("*.so") if SYMBOL.encode() in one.read_bytes()]
+
+
+def test_a_trace_that_carries_code_is_refused_by_name_at_replay(
+    read: Read, host: Target, tmp_path: Path
+) -> None:
+    with pytest.raises(UntrustedTraceError, match="pragma_import_llvm"):
+        compile_model(
+            read("convolution"),
+            host,
+            cache=OneForAll("conv2d+relu", carrying_code()),
+            output=tmp_path / "built",
+        )
+    assert list(tmp_path.glob("built*")) == []
+
+
+def test_a_trace_that_carries_code_is_refused_by_name_at_serving(
+    read: Read, host: Target, store: Store, sample: Sample, fill: Any, tmp_path: Path
+) -> None:
+    imported = read("convolution")
+    model = split_model(prepare(imported, host))
+    fill(store, model, [sample(model.tasks[0].workload, host)])
+    # Put in by hand, since nothing of ours would store it.
+    with sqlite3.connect(tmp_path / "tunebook.db") as database:
+        database.execute("UPDATE records SET trace = ?", (carrying_code(),))
+    with pytest.raises(ScheduleMissError) as refused:
+        compile_model(imported, host, cache=store, output=tmp_path / "built")
+    assert "pragma_import_llvm" in refused.value.misses[0].explanation
+    compile_model(imported, host, cache=store, output=tmp_path / "built", on_miss="warn")
+    assert libraries_with_the_symbol(tmp_path) == []
+
+
+def test_without_the_refusal_the_code_would_be_in_the_library(
+    read: Read, host: Target, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # A fake: shows that the trace of the two tests above is dangerous, and not merely malformed.
+    monkeypatch.setattr(replay, "check_trace", lambda trace: None)
+    model = split(prepare(read("convolution"), host))
+    replayed = tvm.s_tir.Schedule(tvm.ir.load_json(model[0].workload.tir))
+    tvm.s_tir.Trace.apply_json_to_schedule(json.loads(carrying_code()), replayed)
+    cache = OneForAll("conv2d+relu", carrying_code(), module_hash(replayed.mod))
+    compile_model(read("convolution"), host, cache=cache, output=tmp_path / "built")
+    assert libraries_with_the_symbol(tmp_path) == [tmp_path / "built.so"]
+
+
+@pytest.mark.parametrize(
+    ("block", "module_hash", "said"),
+    [
+        ("no_such_block", "", "does not replay"),
+        ("conv2d_nchw", "0123456789abcdef", "and not to 0123456789abcdef"),
+    ],
+    ids=["of another workload", "of another outcome"],
+)
+def test_a_schedule_that_does_not_replay_names_its_record_and_key(
+    block: str, module_hash: str, said: str, read: Read, host: Target, tmp_path: Path
+) -> None:
+    trace = json.dumps([[["GetSBlock", [], [block, "main"], ["b0"]]], []])
+    model = read("convolution")
+    with pytest.raises(ReplayError) as refused:
+        compile_model(
+            model,
+            host,
+            cache=OneForAll("conv2d+relu", trace, module_hash),
+            output=tmp_path / "built",
+        )
+    key = split(prepare(model, host))[0].workload.key.on(str(host))
+    assert said in str(refused.value)
+    assert "record 7" in str(refused.value)
+    assert str(key) in str(refused.value)
+    assert "\n" not in str(refused.value)
+    assert list(tmp_path.glob("built*")) == []
+
+
+def test_schedules_of_one_target_are_not_served_for_another(
+    read: Read, host: Target, store: Store, sample: Sample, fill: Any, tmp_path: Path
+) -> None:
+    model = read("convolution")
+    split_here = split_model(prepare(model, host))
+    fill(store, split_here, [sample(split_here.tasks[0].workload, host)])
+    with pytest.raises(ScheduleMissError) as refused:
+        compile_model(model, A76, cache=store, output=tmp_path / "built")
+    assert refused.value.misses[0].key.target == str(resolve_target(A76))
+
+
+@pytest.mark.parametrize(
+    ("inputs", "said"),
+    [
+        ({}, "inputs are x"),
+        ({"y": np.zeros((1, 4, 12, 12), "float32")}, "inputs are x; given are y"),
+        ({"x": np.zeros((1, 4, 12, 13), "float32")}, r"float32\[1, 4, 12, 12\]"),
+        ({"x": np.zeros((1, 4, 12, 12), "float64")}, "not float64"),
+    ],
+)
+def test_inputs_that_are_not_the_models_are_refused(
+    inputs: dict[str, Any],
+    said: str,
+    read: Read,
+    host: Target,
+    tuned_for_all: Any,
+    tmp_path: Path,
+) -> None:
+    built = compile_model(read("convolution"), host, cache=tuned_for_all, output=tmp_path / "built")
+    with pytest.raises(ModelError, match=said):
+        built.run(inputs)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"on_miss": "ignore"}, "on_miss"),
+        ({"output": Path("no/such/folder/built")}, "does not exist"),
+        ({"shapes": {"x": (1, 4, 12, 12)}}, "when it is read"),
+    ],
+)
+def test_options_that_do_not_fit_are_refused(
+    options: dict[str, Any],
+    said: str,
+    read: Read,
+    host: Target,
+    tuned_for_all: Any,
+    tmp_path: Path,
+) -> None:
+    arguments = {"cache": tuned_for_all, "output": tmp_path / "built", **options}
+    with pytest.raises(UsageError, match=said):
+        compile_model(read("convolution"), host, **arguments)
+    assert tuned_for_all.asked == []
+
+
+def test_an_output_that_is_a_folder_is_refused_before_anything_is_looked_up(
+    read: Read, host: Target, tmp_path: Path
+) -> None:
+    (tmp_path / "built.json").mkdir()
+    with pytest.raises(UsageError, match=r"built\.json is a directory"):
+        compile_model(
+            read("convolution"), host, cache=OneForAll("conv2d", "[]"), output=tmp_path / "built"
+        )
+
+
+def test_a_folder_that_takes_no_files_is_one_line(
+    read: Read, host: Target, tuned_for_all: Any
+) -> None:
+    """Even root cannot write to /proc, which says otherwise when it is asked."""
+    with pytest.raises((BuildError, UsageError)) as refused:
+        compile_model(read("convolution"), host, cache=tuned_for_all, output="/proc/built")
+    assert "/proc" in str(refused.value)
+    assert "can" in str(refused.value)
+    assert "\n" not in str(refused.value)
+
+
+def test_a_file_that_is_no_manifest_is_one_clear_line(tmp_path: Path) -> None:
+    path = tmp_path / "net.json"
+    path.write_text("{}")
+    with pytest.raises(TunebookError, match="not a manifest") as refused:
+        Manifest.read(path)
+    assert "\n" not in str(refused.value)

@@ -1,0 +1,130 @@
+"""Candidates of one task, proposed a round at a time."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+
+import pytest
+import tvm
+from tvm.s_tir import Schedule, Trace
+
+from tunebook.cache.keys import ScheduleKey
+from tunebook.cache.records import Candidate, Measurement, Record, Task
+from tunebook.cache.targets import Target
+from tunebook.cache.traces import check_trace
+from tunebook.tuner.hashing import module_hash
+from tunebook.tuner.llvm_targets import tvm_target
+from tunebook.tuner.search.cost_model import CostModel
+from tunebook.tuner.search.search import TaskSearch
+from tunebook.tuner.splitting.prepare import PreparedModule
+from tunebook.tuner.splitting.split import split
+
+pytestmark = pytest.mark.slow
+
+NOTHING: frozenset[str] = frozenset()
+
+
+@pytest.fixture(scope="module")
+def tasks(prepared: Callable[[str], PreparedModule]) -> dict[str, Task]:
+    """rnet's tasks by op; of several the largest."""
+    ordered = sorted(split(prepared("rnet")), key=lambda task: task.workload.flops)
+    return {task.workload.key.op: task for task in ordered}
+
+
+def _search(task: Task, host: Target, seed: int = 1) -> TaskSearch:
+    model = CostModel(threads=2, seed=seed)
+    return TaskSearch(task.workload.tir, tvm_target(host), model, threads=2, seed=seed)
+
+
+def _measured(key: ScheduleKey, candidate: Candidate, seconds: float, number: int = 1) -> Record:
+    return Record(number, key, candidate, Measurement((seconds,)), verified=False)
+
+
+def test_every_candidate_replays_to_the_module_it_names(
+    tasks: dict[str, Task], host: Target
+) -> None:
+    task = tasks["conv2d+add+prelu"]
+    candidates = _search(task, host).propose(6, [], NOTHING)
+    assert len(candidates) == 6
+    for candidate in candidates:
+        check_trace(candidate.trace)
+        schedule = Schedule(tvm.ir.load_json(task.workload.tir))
+        Trace.apply_json_to_schedule(json.loads(candidate.trace), schedule)
+        assert module_hash(schedule.mod) == candidate.module_hash
+
+
+def test_no_module_is_proposed_twice(tasks: dict[str, Task], host: Target) -> None:
+    search = _search(tasks["conv2d+add+prelu"], host)
+    known: set[str] = set()
+    for _ in range(3):
+        names = [one.module_hash for one in search.propose(8, [], frozenset(known))]
+        assert len(names) == len(set(names)) == 8
+        assert not known & set(names)
+        known |= set(names)
+
+
+def test_a_successor_proposes_nothing_that_its_predecessor_measured(
+    tasks: dict[str, Task], host: Target
+) -> None:
+    task = tasks["conv2d+add+prelu"]
+    first = _search(task, host, seed=4).propose(8, [], NOTHING)
+    known = frozenset(one.module_hash for one in first)
+    again = _search(task, host, seed=4).propose(8, [], known)
+    assert len(again) == 8
+    assert not known & {one.module_hash for one in again}
+
+
+def test_measured_traces_lead_the_search(tasks: dict[str, Task], host: Target) -> None:
+    """With a model that learnt from them, candidates near the best are what is proposed."""
+    task = tasks["conv2d+add+prelu"]
+    key = task.workload.key.on(str(host))
+    search = _search(task, host)
+    first = search.propose(12, [], NOTHING)
+    records = [_measured(key, one, 1e-3 + 1e-5 * i, i) for i, one in enumerate(first)]
+    known = frozenset(one.module_hash for one in first)
+    assert len(search.propose(12, records, known)) == 12
+
+
+def test_a_small_space_is_exhausted_without_an_error(tasks: dict[str, Task], host: Target) -> None:
+    search = _search(tasks["reshape"], host)
+    known: set[str] = set()
+    for _ in range(4):
+        known |= {one.module_hash for one in search.propose(16, [], frozenset(known))}
+    assert 1 <= len(known) <= 8
+    assert search.propose(16, [], frozenset(known)) == []
+
+
+def test_a_hostile_record_is_left_out_of_the_population(
+    tasks: dict[str, Task], host: Target
+) -> None:
+    task = tasks["matmul+add"]
+    key = task.workload.key.on(str(host))
+    hostile = Candidate(
+        json.dumps([[["Annotate", ["b0", '"x"'], ["pragma_import_llvm"], []]], []]), "0" * 16
+    )
+    search = _search(task, host)
+    assert search.propose(4, [_measured(key, hostile, 1e-9)], NOTHING)
+
+
+def test_a_record_that_does_not_replay_is_left_out_of_the_population(
+    tasks: dict[str, Task], host: Target
+) -> None:
+    task = tasks["matmul+add"]
+    key = task.workload.key.on(str(host))
+    foreign = Candidate(json.dumps([[["GetSBlock", [], ["nowhere", "main"], ["b0"]]], []]), "1")
+    search = _search(task, host)
+    assert search.propose(4, [_measured(key, foreign, 1e-9)], NOTHING)
+
+
+def test_nothing_wanted_is_nothing_proposed(tasks: dict[str, Task], host: Target) -> None:
+    assert _search(tasks["matmul+add"], host).propose(0, [], NOTHING) == []
+
+
+def test_another_seed_searches_elsewhere(tasks: dict[str, Task], host: Target) -> None:
+    task = tasks["conv2d+add+prelu"]
+    ones, others = (
+        {one.module_hash for one in _search(task, host, seed).propose(8, [], NOTHING)}
+        for seed in (1, 2)
+    )
+    assert ones != others

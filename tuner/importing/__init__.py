@@ -1,0 +1,1 @@
+"""A model file becomes a Relax module."""

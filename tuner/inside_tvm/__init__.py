@@ -1,0 +1,1 @@
+"""The cache as a database inside TVM's own passes."""

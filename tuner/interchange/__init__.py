@@ -1,0 +1,1 @@
+"""MetaSchedule's database files are read and written; nothing in them is trusted."""

@@ -1,0 +1,47 @@
+"""Runs in a process that may die: loads the programs and replays the traces that it is sent."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tunebook.cache.errors import UntrustedProgramError, UntrustedTraceError
+from tunebook.tuner.child_process import Answer, Handler, serve_parent
+from tunebook.tuner.interchange.foreign_programs import LoadProgram, Refused, Replayed
+from tunebook.tuner.one_line import one_line
+from tunebook.tuner.tvm_compat import check_versions, load_cpu_intrinsics
+
+
+def _start() -> Handler:
+    check_versions()
+    load_cpu_intrinsics()
+    # Only now: a wrong version of TVM may crash on import.
+    import tvm
+
+    from tunebook.tuner.hashing import module_hash
+    from tunebook.tuner.interchange.foreign_workload import foreign_workload
+    from tunebook.tuner.traces.replay import replay
+
+    last_tir, last_module = "", None
+
+    def answer_to(message: Any) -> Any:
+        nonlocal last_tir, last_module
+        if isinstance(message, LoadProgram):
+            return foreign_workload(message.text)
+        if message.tir != last_tir:
+            last_tir, last_module = message.tir, tvm.ir.load_json(message.tir)
+        return Replayed(module_hash(replay(last_module, message.trace).mod))
+
+    def handle(message: Any, answer: Answer) -> None:
+        try:
+            result = answer_to(message)
+        except (UntrustedProgramError, UntrustedTraceError) as error:
+            result = Refused(str(error), untrusted=True)
+        except Exception as error:  # TVM raises whatever it likes
+            result = Refused(one_line(error))
+        answer(result)
+
+    return handle
+
+
+if __name__ == "__main__":
+    serve_parent(_start)

@@ -1,0 +1,1 @@
+"""Traces of near programs become candidates for another."""

@@ -1,0 +1,1 @@
+"""Candidates for a task are searched for, and tasks share one budget."""

@@ -1,0 +1,156 @@
+"""The search for candidates of one task: MetaSchedule's evolutionary search, a round at a time.
+
+The search keeps no state between rounds but its random numbers: what was measured comes from the
+store each time, so that a worker which takes over goes on where its predecessor stopped.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from typing import Any
+
+import tvm
+from tvm.ir.utils import derived_object
+from tvm.s_tir import meta_schedule as ms
+
+from tunebook.cache.records import Candidate, Record
+from tunebook.tuner.hashing import module_hash
+from tunebook.tuner.one_line import one_line
+from tunebook.tuner.search.cost_model import CostModel
+from tunebook.tuner.traces.replay import replay
+from tunebook.tuner.traces.trace_steps import trace_text
+from tunebook.tuner.tvm_compat import load_cpu_intrinsics, silent_native_stderr
+
+_log = logging.getLogger(__name__)
+
+# Replaying mutated traces is where a search's time goes. On a 3x3 convolution TVM's population of
+# 512 and 4 generations take four times as long as these, and find nothing measurably faster
+# (tests/benchmarks/throughput.py).
+_LARGEST_POPULATION = 128
+_SMALLEST_POPULATION = 16
+_POPULATION_PER_CANDIDATE = 5
+_GENERATIONS = 2
+_MEASURED_SHARE = 0.2
+# Candidates asked for beyond the round's size, since some turn out to be known.
+_SPARE = 2
+# The rest of the population is sampled afresh; fewer than this many that replay is no space.
+_FEWEST_SAMPLED = 4
+_ANY_FAILURES = 3
+
+
+@derived_object
+class _MeasuredTraces(ms.database.PyDatabase):  # type: ignore[misc]
+    """Feeds the best measured traces of this workload into the search's population."""
+
+    def __init__(self, workload: Any, records: list[Any]) -> None:
+        super().__init__()
+        self._workload = workload
+        self._records = records
+
+    def has_workload(self, mod: Any) -> bool:
+        return True
+
+    def commit_workload(self, mod: Any) -> Any:
+        return self._workload
+
+    def get_top_k(self, workload: Any, top_k: int) -> list[Any]:
+        return self._records[:top_k]
+
+    def __len__(self) -> int:
+        return len(self._records)
+
+
+class TaskSearch:
+    """Proposes candidates for one workload on one target.
+
+    `threads` is how many the search may use, `seed` what makes it repeatable.
+    """
+
+    def __init__(self, tir: str, target: Any, model: CostModel, *, threads: int, seed: int):
+        load_cpu_intrinsics()
+        self._mod = tvm.ir.load_json(tir)
+        self._workload = ms.database.Workload(self._mod)
+        self._target = target
+        self._model = model
+        self._threads = threads
+        self._seed = seed
+        self._rounds = 0
+        self._spaces: list[Any] | None = None
+        # By record; None for one that does not replay.
+        self._replayed: dict[int, Any] = {}
+
+    def propose(
+        self, count: int, measured: Sequence[Record], known: frozenset[str]
+    ) -> list[Candidate]:
+        """At most `count` candidates whose modules are not in `known` and differ among each other.
+
+        `measured` are this task's successful records, fastest first. Fewer than `count`, also
+        none, means that the search finds nothing new.
+        """
+        if count <= 0:
+            return []
+        wanted = count + _SPARE
+        self._model.put_last(known)
+        found = self._generate(wanted, measured)
+        fresh: dict[str, Candidate] = {}
+        for sch in found:
+            name = module_hash(sch.mod)
+            if name not in known and name not in fresh:
+                fresh[name] = Candidate(trace_text(sch), name)
+        return list(fresh.values())[:count]
+
+    def _generate(self, wanted: int, measured: Sequence[Record]) -> list[Any]:
+        population = _population(wanted)
+        # A model that has learnt nothing ranks by chance, so there is nothing to evolve towards.
+        generations = _GENERATIONS if self._model.trained else 0
+        context = self._context(population, generations)
+        with silent_native_stderr():
+            best = self._replay(measured[: int(population * _MEASURED_SHARE)])
+            database = _MeasuredTraces(self._workload, best)
+            if self._spaces is None:
+                self._spaces = list(context.generate_design_space())
+            context.pre_tuning(wanted, wanted, self._spaces, database, self._model.tvm_model)
+            found = context.generate_measure_candidates()
+            context.post_tuning()
+        return [] if found is None else [candidate.sch for candidate in found]
+
+    def _replay(self, records: Sequence[Record]) -> list[Any]:
+        """TVM's form of records; one that does not replay is told of once, and left out."""
+        for record in records:
+            if record.id in self._replayed:
+                continue
+            try:
+                trace = replay(self._mod, record.candidate.trace).trace
+            except Exception as error:  # TVM raises whatever it likes
+                _log.warning("record %d is left out of the search: %s", record.id, one_line(error))
+                self._replayed[record.id] = None
+                continue
+            seconds = [record.measurement.seconds]
+            self._replayed[record.id] = ms.database.TuningRecord(
+                trace, self._workload, seconds, self._target
+            )
+        found = [self._replayed[record.id] for record in records]
+        return [one for one in found if one is not None]
+
+    def _context(self, population: int, generations: int) -> Any:
+        self._rounds += 1
+        return ms.TuneContext(
+            mod=self._mod,
+            target=self._target,
+            space_generator="post-order-apply",
+            search_strategy=ms.search_strategy.EvolutionarySearch(
+                population_size=population,
+                init_measured_ratio=_MEASURED_SHARE,
+                init_min_unmeasured=_FEWEST_SAMPLED,
+                max_fail_count=_ANY_FAILURES,
+                genetic_num_iters=generations,
+            ),
+            rand_state=1 + (self._seed * 7919 + self._rounds * 104729) % (2**31 - 2),
+            num_threads=self._threads,
+        )
+
+
+def _population(wanted: int) -> int:
+    fewest = max(_SMALLEST_POPULATION, wanted)
+    return max(fewest, min(_LARGEST_POPULATION, _POPULATION_PER_CANDIDATE * wanted))

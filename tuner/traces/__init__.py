@@ -1,0 +1,1 @@
+"""A trace, which is untrusted code, is replayed, read and written."""

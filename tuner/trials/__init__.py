@@ -1,0 +1,1 @@
+"""A candidate becomes a record: built in processes that may die, measured on a board, verified."""
