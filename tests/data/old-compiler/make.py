@@ -28,18 +28,25 @@ BENCHMARKS = ROOT / "tests" / "benchmarks"
 OLD_TVM = ("apache-tvm==0.26.0", "apache-tvm-ffi==0.1.14.post1")
 # Tunebook as of this commit, so that CHANGES keep fitting.
 COMMIT = "c8f5428"
+# And these files as of a later one, which searches and counts in a way that repeats itself.
+NEWER_COMMIT, NEWER = "9ed49ed", ("workers/board_agent.py",)
 PACKAGES = ("cache", "tuner", "workers")
 # What its sources say, and what they must say for the older TVM, which loads from buffers by nodes
 # of another name.
 CHANGES = {
     "tuner/tvm_compat.py": {'("0.27.0", "0.27.0.")': '("0.26.0", "0.26.0.")'},
-    "tuner/tir_walk.py": {"TensorLoad": "BufferLoad"},
-    "tuner/index_ranges.py": {
+    "tuner/splitting/tir_walk.py": {"TensorLoad": "BufferLoad"},
+    "tuner/splitting/index_ranges.py": {
         "from tvm import sym, tirx": "from tvm import arith as sym, tirx",
         "TensorLoad": "BufferLoad",
         ".source": ".buffer",
     },
-    "tuner/program.py": {"load.source": "load.buffer"},
+    "tuner/splitting/program.py": {"load.source": "load.buffer"},
+    "workers/task_tools.py": {
+        "int(key.workload_hash[:8], 16)": (
+            '__import__("zlib").crc32(f"{key.op} {key.buffers}".encode())'
+        )
+    },
 }
 TRIALS = 64
 KEPT = 4
@@ -73,10 +80,11 @@ def _environment(folder: Path) -> Path:
 def _copy(to: Path) -> None:
     shutil.rmtree(to, ignore_errors=True)
     to.mkdir(parents=True)
-    archive = subprocess.run(
-        ["git", "archive", COMMIT, *PACKAGES], cwd=ROOT, check=True, stdout=subprocess.PIPE
-    )
-    subprocess.run(["tar", "--extract"], cwd=to, check=True, input=archive.stdout)
+    for commit, names in ((COMMIT, PACKAGES), (NEWER_COMMIT, NEWER)):
+        archive = subprocess.run(
+            ["git", "archive", commit, *names], cwd=ROOT, check=True, stdout=subprocess.PIPE
+        )
+        subprocess.run(["tar", "--extract"], cwd=to, check=True, input=archive.stdout)
     for name, changes in CHANGES.items():
         text = (to / name).read_text()
         for new, old in changes.items():
@@ -98,7 +106,8 @@ def search_inside(folder: Path) -> dict[str, Any]:
     from tunebook.workers.tuning import BudgetRequest, TuningPlan, tune
 
     target = resolve_target(TARGET)
-    settings = WorkerSettings.for_this_machine(board_timeout=60)
+    # By one thread, which draws the same random numbers each time.
+    settings = WorkerSettings(processes=1, board_timeout=60)
     workloads = []
     with Store.open(str(folder / "searches.db")) as store, emulated_board() as board:
         boards = BoardPlan(board.board_class, True, lambda: nullcontext(board))
