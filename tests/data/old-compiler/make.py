@@ -23,25 +23,24 @@ from typing import Any
 HERE = Path(__file__).parent
 ROOT = HERE.parents[2]
 RECORDS = HERE / "records.json"
-BENCHMARKS = ROOT / "tests" / "benchmarks"
 
 OLD_TVM = ("apache-tvm==0.26.0", "apache-tvm-ffi==0.1.14.post1")
-# Tunebook as of this commit, so that CHANGES keep fitting.
-COMMIT = "c8f5428"
-# And these files as of a later one, which searches and counts in a way that repeats itself.
-NEWER_COMMIT, NEWER = "9ed49ed", ("workers/board_agent.py",)
-PACKAGES = ("cache", "tuner", "workers")
+# Tunebook as of this commit, whatever has moved since, so that CHANGES keep fitting.
+COMMIT, PACKAGES = "c8f5428", ("cache", "tuner", "workers")
+# And these files as of a later one, whose counts repeat themselves.
+MODELS = "tests/benchmarks/recovery_models.py"
+NEWER_COMMIT, NEWER = "9ed49ed", ("workers/board_agent.py", MODELS)
 # What its sources say, and what they must say for the older TVM, which loads from buffers by nodes
 # of another name.
 CHANGES = {
     "tuner/tvm_compat.py": {'("0.27.0", "0.27.0.")': '("0.26.0", "0.26.0.")'},
-    "tuner/splitting/tir_walk.py": {"TensorLoad": "BufferLoad"},
-    "tuner/splitting/index_ranges.py": {
+    "tuner/tir_walk.py": {"TensorLoad": "BufferLoad"},
+    "tuner/index_ranges.py": {
         "from tvm import sym, tirx": "from tvm import arith as sym, tirx",
         "TensorLoad": "BufferLoad",
         ".source": ".buffer",
     },
-    "tuner/splitting/program.py": {"load.source": "load.buffer"},
+    "tuner/program.py": {"load.source": "load.buffer"},
     "workers/task_tools.py": {
         "int(key.workload_hash[:8], 16)": (
             '__import__("zlib").crc32(f"{key.op} {key.buffers}".encode())'
@@ -57,10 +56,10 @@ def main() -> None:
     folder = Path(sys.argv[1]).absolute()
     folder.mkdir(parents=True, exist_ok=True)
     python = _environment(folder / "environment")
-    _copy(folder / "copy" / "tunebook")
-    environment = os.environ | {
-        "PYTHONPATH": os.pathsep.join([str(folder / "copy"), str(BENCHMARKS)])
-    }
+    copy = folder / "copy" / "tunebook"
+    _copy(copy)
+    paths = [str(copy.parent), str((copy / MODELS).parent)]
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(paths)}
     command = [str(python), __file__, str(folder), "--inside"]
     subprocess.run(command, check=True, env=environment)
 
