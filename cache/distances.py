@@ -50,6 +50,7 @@ def program_distance(wanted: Program, other: Program) -> tuple[Any, ...]:
     mine, theirs = wanted.key, other.key
     unlike, doublings = _extents_apart(parsed_buffers(mine.buffers), parsed_buffers(theirs.buffers))
     return (
+        (mine.hash, mine.compiler) != (theirs.hash, theirs.compiler),
         _operators_apart(mine.op, theirs.op),
         _attributes_apart(wanted.likeness.attributes, other.likeness.attributes),
         unlike,

@@ -6,6 +6,7 @@ else the database holds.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from typing import Any
 
@@ -24,6 +25,8 @@ from tunebook.cache.tables import RecordRow, ScheduleRow, TargetRow, WorkloadRow
 from tunebook.cache.traces import check_trace
 from tunebook.cache.wanted_keys import batches
 
+_log = logging.getLogger(__name__)
+
 
 def lookup(
     session: Session, keys: Sequence[ScheduleKey], accept_emulated: bool, hints: LookupHints
@@ -32,7 +35,8 @@ def lookup(
     wanted = list(dict.fromkeys(keys))
     served = _served(session, wanted, accept_emulated)
     hits: dict[ScheduleKey, Schedule] = {}
-    refused: dict[ScheduleKey, str] = {}
+    missing_refused: dict[ScheduleKey, str] = {}
+    passed_over: list[str] = []
     for key in wanted:
         schedule = served.get(key)
         if schedule is None:
@@ -41,15 +45,25 @@ def lookup(
             check_trace(schedule.trace)
         except UntrustedTraceError as error:
             trusted = _next_trusted(session, key, accept_emulated)
+            told = f"record {schedule.record_id} is refused: {error}"
             if trusted is None:
-                refused[key] = f"record {schedule.record_id} is refused: {error}"
-            else:
-                hits[key] = trusted
+                missing_refused[key] = told
+                continue
+            hits[key] = trusted
+            passed_over.append(f"{told}; record {trusted.record_id} of {key} is served instead")
+            _log.warning("%s; `tunebook migrate` withdraws it", passed_over[-1])
         else:
             hits[key] = schedule
     missing = [key for key in wanted if key not in hits]
     finder = MissFinder(session, accept_emulated=accept_emulated, hints=hints)
-    return LookupAnswer(hits=hits, misses=finder.find(missing, refused))
+    misses = finder.find(missing, missing_refused)
+    return LookupAnswer(hits=hits, misses=misses, passed_over=tuple(passed_over))
+
+
+def served(session: Session, keys: Sequence[ScheduleKey], emulated: bool) -> tuple[Schedule, ...]:
+    """See Store.served."""
+    found = _served(session, keys, emulated).values()
+    return tuple(schedule for schedule in found if schedule.emulated == emulated)
 
 
 def _next_trusted(session: Session, key: ScheduleKey, accept_emulated: bool) -> Schedule | None:

@@ -80,10 +80,12 @@ class Miss:
 
 @dataclass(frozen=True)
 class LookupAnswer:
-    """Every key that was asked for is in one of the two."""
+    """Every key that was asked for is in one of the first two; `passed_over` says in a line each
+    which faster records were refused, and what is served instead."""
 
     hits: dict[ScheduleKey, Schedule]
     misses: tuple[Miss, ...]
+    passed_over: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -31,7 +31,15 @@ from tunebook.cache.leases import LeaseObserver
 from tunebook.cache.likeness import NO_HINTS, LookupHints
 from tunebook.cache.misses import LookupAnswer
 from tunebook.cache.near_schedules import NearSchedules
-from tunebook.cache.records import Candidate, ErrorClass, Measurement, Model, Record, Workload
+from tunebook.cache.records import (
+    Candidate,
+    ErrorClass,
+    Measurement,
+    Model,
+    Record,
+    Schedule,
+    Workload,
+)
 from tunebook.cache.work import (
     BoardPeak,
     Budget,
@@ -183,6 +191,12 @@ class Store:
         of board before the other kind, verified ones before others, and then the fastest."""
         with self._database.reading() as session:
             return near_schedules.near(session, key, emulated, hints, limit)
+
+    def served(self, keys: Sequence[ScheduleKey], *, emulated: bool) -> tuple[Schedule, ...]:
+        """What was chosen to be served of one kind of board for these keys, whether its trace is on
+        the allow-list or not: for who looks after the cache, not for builds."""
+        with self._database.reading() as session:
+            return lookups.served(session, keys, emulated)
 
     # --- records -----------------------------------------------------------------------------
     def records(self, key: ScheduleKey) -> list[Record]:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
-from sqlalchemy import func, select, update
+from sqlalchemy import delete, func, select, update
 from sqlalchemy.orm import Session
 
 from tunebook.cache.identities import (
@@ -33,23 +34,33 @@ def save_model(session: Session, model: Model) -> int:
         "compiler": model.compiler,
         "choices": model.choices,
     }
-    inserted = insert_missing(session, ModelRow, {**identity})
+    insert_missing(session, ModelRow, {**identity})
     model_id = session.execute(select(ModelRow.id).filter_by(**identity)).scalar_one()
     # Several programs may wait here with the same workloads: all take them in one order.
     ordered = sorted(model.tasks, key=lambda task: task.workload.key)
     ids = {task.workload.key: ensure_workload(session, task.workload) for task in ordered}
     _note_saved(session, model_id, identity)
-    if inserted:
-        session.add_all(
-            ModelTaskRow(
-                model_id=model_id,
-                position=position,
-                workload_id=ids[task.workload.key],
-                weight=task.weight,
-            )
-            for position, task in enumerate(model.tasks)
-        )
+    _save_tasks(session, model_id, [(ids[task.workload.key], task.weight) for task in model.tasks])
     return model_id
+
+
+def _save_tasks(session: Session, model_id: int, tasks: Sequence[tuple[int, int]]) -> None:
+    """Puts workloads and weights in the place of what another version split the model into, or
+    called its operators."""
+    of_model = ModelTaskRow.model_id == model_id
+    stored = session.execute(
+        select(ModelTaskRow.workload_id, ModelTaskRow.weight)
+        .where(of_model)
+        .order_by(ModelTaskRow.position)
+    ).all()
+    if [tuple(row) for row in stored] == list(tasks):
+        return
+    session.execute(delete(ModelTaskRow).where(of_model))
+    session.add_all(
+        ModelTaskRow(model_id=model_id, position=position, workload_id=workload, weight=weight)
+        for position, (workload, weight) in enumerate(tasks)
+    )
+    session.flush()
 
 
 def _note_saved(session: Session, model_id: int, identity: dict[str, Any]) -> None:

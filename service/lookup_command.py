@@ -51,11 +51,15 @@ class HitDocument(BaseModel):
 
 
 class LookupDocument(BaseModel):
-    """The answer to a look-up as machines read it; `near` gives by key what is stored near each
-    miss, where that was asked for."""
+    """The answer to a look-up as machines read it.
+
+    `passed_over` says which records were refused and what is served instead, `near` gives by key
+    what is stored near each miss, where that was asked for.
+    """
 
     hits: list[HitDocument]
     misses: list[MissDocument]
+    passed_over: list[str]
     near: dict[str, list[NearDocument]]
 
 
@@ -110,6 +114,7 @@ def lookup_document(answer: LookupAnswer, near: Near) -> LookupDocument:
     return LookupDocument(
         hits=hits,
         misses=[miss_document(miss) for miss in answer.misses],
+        passed_over=list(answer.passed_over),
         near={str(key): near_documents(found) for key, found in near.items()},
     )
 

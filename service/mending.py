@@ -93,5 +93,5 @@ class MendableCache:
     ) -> LookupAnswer:
         """See Store.lookup."""
         found = self._store.lookup(keys, accept_emulated=accept_emulated, hints=hints)
-        self.answer = LookupAnswer(found.hits, fill_in_all(found.misses, self._options))
+        self.answer = replace(found, misses=fill_in_all(found.misses, self._options))
         return self.answer

@@ -24,6 +24,7 @@ from tunebook.workers.near_candidates import NearCandidates
 from tunebook.workers.progress import ProgressListener
 from tunebook.workers.recovery_trials import recovery_trials
 from tunebook.workers.tuning import BoardRequest, BudgetRequest, TuningPlan
+from tunebook.workers.unusable_schedules import withdraw_unusable
 from tunebook.workers.workbench import WorkerSettings
 
 
@@ -92,6 +93,7 @@ def migrate(
     """
     started = monotonic()
     model_id = store.save_model(plan.model)
+    withdraw_unusable(store, plan.model, emulated=plan.boards.emulated)
     misses = _lookup(plan, store).misses
     near = _near(plan, store, misses)
     recipes = _recipes(plan, store, near, trials_per_task)

@@ -17,6 +17,7 @@ from tunebook.tuner.trials.linking import linker_for
 from tunebook.workers.boards import BoardPlan, plan_boards
 from tunebook.workers.progress import ProgressListener
 from tunebook.workers.search_worker import RunSummary, SearchWorker
+from tunebook.workers.unusable_schedules import withdraw_unusable
 from tunebook.workers.workbench import WorkerSettings
 
 DEFAULT_TRIALS = 1000
@@ -104,6 +105,7 @@ def _require_a_trial_for_each_task(budget: BudgetRequest, tasks: int) -> None:
 def tune(plan: TuningPlan, store: Store, listener: ProgressListener) -> TuneReport:
     """Tunes what was planned and stores every trial. Raises BoardError and DatabaseError."""
     job_id = submit_tuning(plan, store)
+    withdraw_unusable(store, plan.model, emulated=plan.boards.emulated)
     nothing_left = _nothing_left(store, job_id)
     if nothing_left is not None:
         run = RunSummary(0, 0.0, nothing_left)

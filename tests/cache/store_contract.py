@@ -66,6 +66,12 @@ class ModelContract(StoreFixtures):
             store.save_model(model)
         assert store.find_model(first.digest, first.shapes, A76, COMPILER) == first
 
+    def test_a_model_that_is_split_otherwise_has_its_new_tasks(self, store: Store) -> None:
+        first = model_of([conv(56), conv(28)])
+        second = dataclasses.replace(first, tasks=model_of([conv(28), conv(14)]).tasks)
+        assert store.save_model(first) == store.save_model(second)
+        assert store.find_model(first.digest, first.shapes, A76, COMPILER) == second
+
     def test_a_workload_comes_back_as_it_was(self, store: Store) -> None:
         workload = dataclasses.replace(conv(), tir='{"µ": 1}' * 1000)
         store.save_model(model_of([workload]))
@@ -177,8 +183,13 @@ class LookupContract(StoreFixtures):
             store.mark_verified(record)
         statement = "UPDATE records SET trace = :trace WHERE id = :id"
         run_sql(url, statement, trace=EVIL_TRACE, id=ids["fast"])
-        served = store.lookup([key]).hits[key]
+        answer = store.lookup([key])
+        served = answer.hits[key]
         assert (served.record_id, served.seconds) == (ids["slow"], 3e-3)
+        (told,) = answer.passed_over
+        assert told.startswith(f"record {ids['fast']} is refused: ")
+        assert f"record {ids['slow']} of {key} is served instead" in told
+        assert [one.record_id for one in store.served([key], emulated=False)] == [ids["fast"]]
 
     def test_a_refused_trace_is_not_chosen_while_there_is_another(
         self, store: Store, url: str

@@ -3,6 +3,7 @@ search."""
 
 from __future__ import annotations
 
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -33,6 +34,13 @@ from tunebook.workers.tuning import (
 pytestmark = pytest.mark.slow
 
 TUNED_TRIALS = 6
+
+# An annotation whose text would be compiled into the product, and a block that is not there.
+HOSTILE = (
+    '[[["GetSBlock", [], ["conv2d_nchw", "main"], ["b0"]], '
+    '["Annotate", ["b0", "module asm"], ["pragma_import_llvm"], []]], []]'
+)
+TRACE_OF_OTHERS = '[[["GetSBlock", [], ["no such block", "main"], ["b0"]]], []]'
 
 MakeModel = Callable[..., Path]
 
@@ -217,3 +225,29 @@ def _no_board() -> Any:
 
 def rest_of(plan: TuningPlan) -> tuple[Any, Any]:
     return plan.budget, plan.settings
+
+
+@pytest.mark.parametrize(
+    ("trace", "why"),
+    [
+        pytest.param(HOSTILE, "pragma_import_llvm", id="a refused trace"),
+        pytest.param("[[], []]", "which was measured", id="a trace of another module"),
+        pytest.param(TRACE_OF_OTHERS, "does not replay", id="a trace that does not fit"),
+    ],
+)
+def test_what_no_build_can_use_is_withdrawn_and_made_anew(
+    trace: str,
+    why: str,
+    block: MakeModel,
+    store: Store,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Somebody changed every trace of the task in the database."""
+    with sqlite3.connect(tmp_path / "tunebook.db") as connection:
+        connection.execute("UPDATE records SET trace = ?", (trace,))
+    plan = plan_for(block(tmp_path), host_target(), trials=TUNED_TRIALS + 4)
+    tune(plan, store, _ignore)
+    served = store.lookup(plan.model.keys).hits[plan.model.keys[0]]
+    assert served.trace != trace
+    assert why in caplog.text
