@@ -76,7 +76,8 @@ def replayed_traces(session: Session, key: ScheduleKey) -> frozenset[str]:
         )
         .execution_options(yield_per=1000)
     )
-    return frozenset(trace_hash(trace) for (trace,) in traces)
+    # SQLite stores values of any type in any column: what is no text was replayed by nobody.
+    return frozenset(trace_hash(trace) for (trace,) in traces if isinstance(trace, str))
 
 
 def import_records(session: Session, records: Sequence[ImportedRecord]) -> int:

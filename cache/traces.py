@@ -39,9 +39,12 @@ _MAKING_LOOPS = frozenset({"Split"})
 _MAKING_BLOCKS = frozenset({"CacheRead", "CacheWrite", "RFactor", "Blockize", "DecomposeReduction"})
 
 
-def check_trace(trace: str) -> None:
+def check_trace(trace: object) -> None:
     """Raises UntrustedTraceError, naming the instruction or annotation, for a trace that holds
-    anything outside the lists, is malformed, or is too large; never any other error."""
+    anything outside the lists, is malformed, is no text (SQLite stores values of any type in any
+    column), or is too large; never any other error."""
+    if not isinstance(trace, str):
+        raise UntrustedTraceError(f"the trace is refused: it is {type(trace).__name__}, no text")
     if len(trace) > SIZE_LIMIT:
         raise UntrustedTraceError(
             f"the trace is refused: {len(trace)} characters, more than {SIZE_LIMIT}"

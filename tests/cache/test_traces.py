@@ -57,6 +57,14 @@ def test_a_trace_that_the_search_wrote_is_trusted(name: str) -> None:
     check_trace(real_traces()[name])
 
 
+@pytest.mark.parametrize("value", [b"[[], []]", b"\xff", None, 7, 1.5])
+def test_what_is_no_text_is_refused(value: object) -> None:
+    with pytest.raises(UntrustedTraceError) as raised:
+        check_trace(value)
+    told = str(raised.value)
+    assert told == f"the trace is refused: it is {type(value).__name__}, no text"
+
+
 def test_an_import_of_llvm_is_refused_by_name() -> None:
     assert "pragma_import_llvm" in refusal(EVIL_TRACE)
 

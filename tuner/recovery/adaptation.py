@@ -90,7 +90,7 @@ def adapt(
     `tir` is the program as TVM's JSON text, `target` TVM's target or a canonical text, `near` the
     traces, the nearest first; `seed` makes the random factors repeatable. All ways of the first
     trace come before those of the second, since which way wins differs from case to case. What
-    does not fit is left out; a trace that `check_trace` refuses is, with a warning.
+    does not fit is left out; a trace that cannot be used at all is, with a warning.
     """
     module = tvm.ir.load_json(tir)
     tvm_form = tvm_target(target) if isinstance(target, str) else target
@@ -98,15 +98,27 @@ def adapt(
     found: dict[str, Candidate] = {}
     with silent_native_stderr():
         for one in near:
-            schedules = adapter.schedules(one)
-            # Asked first: the next schedule is only made when it is taken.
-            while len(found) < limit and (made := next(schedules, None)) is not None:
-                way, schedule = made
-                name = module_hash(schedule.mod)
-                trace = trace_text(schedule)
-                if name not in found and adapter.replays(trace, name):
-                    found[name] = Candidate(trace, name, source, f"{one.origin}, {way.value}")
+            try:
+                _add_candidates(found, adapter, one, source, limit)
+            except UntrustedTraceError as error:
+                _log.warning("%s is left out: %s", one.origin, error)
+            except Exception as error:  # TVM raises whatever it likes; the others are not at fault
+                _log.warning("%s is left out: %s", one.origin, one_line(error))
     return list(found.values())
+
+
+def _add_candidates(
+    found: dict[str, Candidate], adapter: _Adapter, near: NearTrace, source: Source, limit: int
+) -> None:
+    """Adds what a near trace gives to the candidates by their modules, until there are enough."""
+    schedules = adapter.schedules(near)
+    # Asked first: the next schedule is only made when it is taken.
+    while len(found) < limit and (made := next(schedules, None)) is not None:
+        way, schedule = made
+        name = module_hash(schedule.mod)
+        trace = trace_text(schedule)
+        if name not in found and adapter.replays(trace, name):
+            found[name] = Candidate(trace, name, source, f"{near.origin}, {way.value}")
 
 
 @dataclass(frozen=True)
@@ -119,12 +131,11 @@ class _Adapter:
     seed: int
 
     def schedules(self, near: NearTrace) -> Iterator[tuple[Way, Schedule]]:
-        """The schedules that a near trace gives, one for each way that works."""
-        try:
-            recorded = steps_of(near.trace, self.module)
-        except UntrustedTraceError as error:
-            _log.warning("%s is left out: %s", near.origin, error)
-            return
+        """The schedules that a near trace gives, one for each way that works.
+
+        Raises UntrustedTraceError for a trace that is refused.
+        """
+        recorded = steps_of(near.trace, self.module)
         for way, make in self._ways(near, recorded):
             try:
                 schedule = make()

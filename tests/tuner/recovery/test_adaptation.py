@@ -270,6 +270,20 @@ def test_a_hostile_trace_is_left_out_and_named(
     assert said.startswith("record 0 is left out") and "pragma_import_llvm" in said
 
 
+@pytest.mark.parametrize("reason", [MissReason.OTHER_SHAPE, MissReason.OTHER_TARGET])
+def test_a_damaged_trace_costs_no_other_its_candidates(
+    target: str, of_128: str, reason: MissReason, caplog: pytest.LogCaptureFixture
+) -> None:
+    tir = matmul(256, 128, 128)
+    damaged: Any = of_128.encode()  # as SQLite gives back what was stored as a BLOB
+    with caplog.at_level(logging.WARNING):
+        candidates = adapted(tir, target, reason, damaged, of_128)
+    assert candidates
+    assert {one.origin.split(",")[0] for one in candidates} == {"record 1"}
+    (said,) = [record.getMessage() for record in caplog.records]
+    assert said == "record 0 is left out: the trace is refused: it is bytes, no text"
+
+
 def tiles_of(candidate: Candidate) -> list[list[int]]:
     instructions, decisions = json.loads(candidate.trace)
     return [value for n, value in decisions if instructions[n][0] == "SamplePerfectTile"]
