@@ -149,13 +149,23 @@ def read_workload(session: Session, key: WorkloadKey) -> Workload:
 
 
 def workload_of(row: WorkloadRow) -> Workload:
-    """What a row says of a workload."""
+    """What a row says of a workload. Raises DatabaseError where its program is damaged."""
     return Workload(
         key=workload_key_of(row),
-        tir=zlib.decompress(row.tir).decode(),
+        tir=_tir_of(row),
         flops=row.flops,
         likeness=Likeness(row.structure, row.anchor, row.attributes, row.constants),
     )
+
+
+def _tir_of(row: WorkloadRow) -> str:
+    try:
+        return zlib.decompress(row.tir).decode()
+    except (zlib.error, UnicodeDecodeError, TypeError):  # SQLite stores any type in any column
+        raise DatabaseError(
+            f"the stored program of the workload {row.op} {row.hash} is damaged; restore the "
+            f"database from a backup, or split its model again with another --db"
+        ) from None
 
 
 def workload_key_of(row: Any) -> WorkloadKey:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import zlib
 from collections.abc import Iterator
 
 import pytest
@@ -76,6 +77,25 @@ class ModelContract(StoreFixtures):
         workload = dataclasses.replace(conv(), tir='{"µ": 1}' * 1000)
         store.save_model(model_of([workload]))
         assert store.workload(workload.key) == workload
+
+    @pytest.mark.parametrize(
+        "stored", [b"no zlib", zlib.compress(b"\xff\xfe"), zlib.compress(b"half")[:-4], b""]
+    )
+    def test_a_damaged_program_names_its_workload_and_what_to_do(
+        self, store: Store, url: str, stored: bytes
+    ) -> None:
+        model = model_of([conv()])
+        store.save_model(model)
+        run_sql(url, "UPDATE workloads SET tir = :stored", stored=stored)
+        key = conv().key
+        with pytest.raises(DatabaseError) as raised:
+            store.workload(key)
+        assert str(raised.value) == (
+            f"the stored program of the workload {key.op} {key.hash} is damaged; restore the "
+            "database from a backup, or split its model again with another --db"
+        )
+        with pytest.raises(DatabaseError, match="is damaged"):
+            store.find_model(model.digest, model.shapes, A76, COMPILER)
 
     def test_an_unknown_workload_is_an_error(self, store: Store) -> None:
         with pytest.raises(DatabaseError, match="not stored"):
