@@ -76,7 +76,8 @@ class InterchangeFiles:
 def find_files(folder: Path, reader: str) -> InterchangeFiles:
     """The two files of a folder; `reader` names the TVM that is going to read them.
 
-    Raises InterchangeError where they are not there, and for logs of other searches by name.
+    Raises InterchangeError where they are not there, for logs of other searches by name, and where
+    the file of workloads has lines and none of them is of its form.
     """
     if not folder.exists():
         raise InterchangeError(f"there is no folder {folder}; give the one that holds {WORKLOADS}")
@@ -93,7 +94,27 @@ def find_files(folder: Path, reader: str) -> InterchangeFiles:
             f"{folder} has no {' and no '.join(missing)}; give the work_dir of a MetaSchedule run, "
             f"or a folder that `tunebook export` wrote"
         )
+    for path in files.both:
+        _refuse_log(path, reader)
+    _refuse_anything_else(files.workloads)
     return files
+
+
+def _refuse_anything_else(path: Path) -> None:
+    """Raises InterchangeError for a file whose lines are all none of the file of workloads."""
+    complaint = None
+    for line in read_lines(path):
+        try:
+            parse_workload(line)
+        except BadLineError as error:
+            complaint = complaint or f"line {line.number}: {error}"
+        else:
+            return
+    if complaint is not None:
+        raise InterchangeError(
+            f"{path} is no file of a MetaSchedule database ({complaint}); give the work_dir of a "
+            f"MetaSchedule run, or a folder that `tunebook export` wrote"
+        )
 
 
 def _refuse_log(path: Path, reader: str) -> None:

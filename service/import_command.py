@@ -10,6 +10,7 @@ from pydantic import BaseModel
 from rich.table import Table
 
 from tunebook.cache.errors import ExitCode
+from tunebook.cache.interchange import find_files
 from tunebook.service.file_progress_bar import FileProgressBar
 from tunebook.service.options import AsJson, DatabaseUrl, open_store
 from tunebook.service.output import print_json, print_table, print_text
@@ -68,11 +69,14 @@ def import_database(
 ) -> int:
     """Import the records of a MetaSchedule run; they are served once they were measured here."""
     # Only here: `tunebook --help` should not wait for TVM.
+    from tunebook.tuner.compiler import compiler_text
     from tunebook.tuner.interchange import metaschedule_import
     from tunebook.tuner.interchange.foreign_programs import ForeignPrograms
     from tunebook.tuner.llvm_targets import resolve_target
 
     wanted = None if target is None else resolve_target(target)
+    # Before the store is opened: nothing is made for a folder that cannot be imported.
+    find_files(folder, compiler_text())
     bar = FileProgressBar(quiet=as_json)
     with open_store(db) as store, ForeignPrograms() as foreign, bar:
         report = metaschedule_import.import_database(

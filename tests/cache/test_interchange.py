@@ -204,6 +204,28 @@ class TestFolders:
             "that `tunebook export` wrote"
         )
 
+    @pytest.mark.parametrize(
+        ("content", "complaint"),
+        [(b"\x00\xff random\n\x81", "it is not JSON"), (b"{}\n", "it is not a structural hash")],
+    )
+    def test_files_of_something_else_are_no_database(
+        self, tmp_path: Path, content: bytes, complaint: str
+    ) -> None:
+        for name in (WORKLOADS, RECORDS):
+            (tmp_path / name).write_bytes(content)
+        with pytest.raises(InterchangeError) as raised:
+            find_files(tmp_path, READER)
+        assert str(raised.value).startswith(
+            f"{tmp_path / WORKLOADS} is no file of a MetaSchedule database (line 1: {complaint}"
+        )
+
+    def test_a_line_of_something_else_before_a_workload_is_that_lines_matter(
+        self, tmp_path: Path
+    ) -> None:
+        (tmp_path / WORKLOADS).write_text("no JSON\n" + workload_line("0" * 16, "{}"))
+        (tmp_path / RECORDS).touch()
+        assert find_files(tmp_path, READER).workloads == tmp_path / WORKLOADS
+
     def test_any_other_file_is_no_folder(self, tmp_path: Path) -> None:
         path = tmp_path / RECORDS
         path.write_text("[0, []]\n")
@@ -215,11 +237,18 @@ class TestFolders:
         [(AUTOTVM, "AutoTVM, format 0.2, by TVM 0.8.0"), (ANSOR, "auto_scheduler, format v0.6")],
         ids=["AutoTVM", "auto_scheduler"],
     )
-    @pytest.mark.parametrize("inside", [True, False], ids=["in a folder", "as a file"])
+    @pytest.mark.parametrize(
+        ("name", "inside"),
+        [("tuning.log", True), ("tuning.log", False), (WORKLOADS, True), (RECORDS, True)],
+        ids=["in a folder", "as a file", "as the workloads", "as the records"],
+    )
     def test_a_log_of_an_earlier_search_is_refused_by_name(
-        self, tmp_path: Path, log: Any, said: str, inside: bool
+        self, tmp_path: Path, log: Any, said: str, name: str, inside: bool
     ) -> None:
-        path = tmp_path / "tuning.log"
+        if name in (WORKLOADS, RECORDS):
+            for other in (WORKLOADS, RECORDS):
+                (tmp_path / other).touch()
+        path = tmp_path / name
         path.write_text(json.dumps(log) + "\n")
         with pytest.raises(InterchangeError) as raised:
             find_files(tmp_path if inside else path, READER)

@@ -286,11 +286,11 @@ class TestPrograms:
         )
         assert store.export_survey("tvm-0.27.0+llvm-22").records == 0
 
-    def test_a_file_without_a_program_in_it_says_what_is_wrong_with_the_first(
+    def test_a_file_without_a_program_that_loads_says_what_is_wrong_with_the_first(
         self, folder: Path, imported: Importer
     ) -> None:
-        (folder / WORKLOADS).write_text("no JSON\n")
-        with pytest.raises(InterchangeError, match=r"can load none of .*; line 1: it is not JSON"):
+        (folder / WORKLOADS).write_text(workload_line("0" * 16, "no JSON"))
+        with pytest.raises(InterchangeError, match=r"can load none of .*; line 1: the program is"):
             imported()
 
     def test_files_without_any_line_are_imported_as_they_are(
