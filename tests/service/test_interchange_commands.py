@@ -11,6 +11,7 @@ from tvm import te
 
 from tunebook.cache.errors import ExitCode
 from tunebook.cache.interchange import RECORDS, WORKLOADS, record_line, workload_line
+from tunebook.cache.store import Store
 from tunebook.service.cli import run
 from tunebook.tuner.splitting.split import normalized
 
@@ -94,11 +95,19 @@ def test_what_cannot_be_imported_or_exported_is_one_line(
 ) -> None:
     database = ["--db", str(tmp_path / "book.db")]
     assert run(["import", str(tmp_path), *database]) == ExitCode.FAILURE
+    assert not (tmp_path / "book.db").exists()
+    Store.open(database[1]).close()
     assert run(["export", str(folder), "--db", str(tmp_path / "none.db")]) == ExitCode.DATABASE
     assert run(["export", str(folder), *database]) == ExitCode.FAILURE
+    assert run(["export", str(folder / WORKLOADS), *database]) == ExitCode.FAILURE
+    out = tmp_path / "out"
+    assert run(["export", str(out), "--target", TARGET, *database]) == ExitCode.FAILURE
+    assert not out.exists()
     errors = capfd.readouterr().err.splitlines()
     assert [line.split(";")[0] for line in errors] == [
         f"error: {tmp_path} has no {WORKLOADS} and no {RECORDS}",
         f"error: there is no database at {tmp_path}/none.db",
         f"error: {folder}/{WORKLOADS} is there already",
+        f"error: {folder}/{WORKLOADS} is a file",
+        f"error: nothing was exported: tvm-0.27.0+llvm-22 has no records for {TARGET}",
     ]

@@ -71,16 +71,21 @@ def export_database(
 
     All records by this compiler, of one target only where it is given, and those of emulated boards
     only where they are asked for: stock TVM cannot tell them apart. Both files are written beside
-    their places and then renamed. Raises InterchangeError where either is there already.
+    their places and then renamed. Raises InterchangeError where either is there already, where the
+    folder is a file, and where nothing is stored for the target that is given.
     """
+    if folder.exists() and not folder.is_dir():
+        raise InterchangeError(f"{folder} is a file; give a folder")
     files = InterchangeFiles.of(folder)
     for path in files.both:
         if path.exists():
             raise InterchangeError(f"{path} is there already; give another folder, or remove it")
-    folder.mkdir(parents=True, exist_ok=True)
     text = None if target is None else str(target)
     survey = store.export_survey(compiler_text(), text)
     total = survey.records + (survey.emulated if emulated else 0)
+    if text is not None and total == 0:
+        raise InterchangeError(_nothing(text, survey))
+    folder.mkdir(parents=True, exist_ok=True)
     with _written(files) as (workloads, records):
         written = _Files(workloads, records, store, foreign)
         for page in _pages(store, text, emulated):
@@ -122,6 +127,15 @@ def _written(files: InterchangeFiles) -> Iterator[tuple[TextIO, TextIO]]:
     finally:
         for part in places.values():
             part.unlink(missing_ok=True)
+
+
+def _nothing(target: str, survey: ExportSurvey) -> str:
+    told = f"nothing was exported: {compiler_text()} has no records for {target}"
+    if survey.emulated:
+        return f"{told} but {survey.emulated} of emulated boards; give --accept-emulated for them"
+    if survey.other_compilers:
+        return f"{told}, only {' and '.join(survey.other_compilers)} has; tune the models again"
+    return f"{told}; tune for it first, or give another target"
 
 
 def _left_out(survey: ExportSurvey, emulated: bool) -> Iterator[LeftOut]:
