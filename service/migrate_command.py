@@ -95,6 +95,8 @@ def migrate(
     from tunebook.workers.migration import plan_migration
     from tunebook.workers.tuning import BoardRequest
 
+    # Where no database is, there is nothing to migrate from: opened for reading it is not made.
+    open_store(db, read_only=True).close()
     with open_store(db) as store, ProgressView(quiet=as_json) as view:
         plan = plan_migration(
             store,

@@ -178,3 +178,15 @@ def test_a_database_url_with_a_word_for_a_port_is_one_line(
     url = "postgresql://user:secret@127.0.0.1:port/x"
     assert run(["db", "upgrade", "--db", url]) == ExitCode.DATABASE
     assert "secret" not in capfd.readouterr().err
+
+
+def test_a_migration_makes_no_database_where_none_is(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    database = tmp_path / "none.db"
+    arguments = ["migrate", "model.onnx", "--target", "host", "--db", str(database)]
+    assert run(arguments) == ExitCode.DATABASE
+    assert capfd.readouterr().err == (
+        f"error: there is no database at {database}; tune first, or give --db\n"
+    )
+    assert not database.exists()
