@@ -14,6 +14,7 @@ from tunebook.cache.keys import ScheduleKey
 from tunebook.cache.likeness import Likeness
 from tunebook.cache.misses import Difference, in_words
 from tunebook.cache.records import Model, Task
+from tunebook.cache.trace_grammar import shown
 from tunebook.service.models import choose, open_model
 from tunebook.service.options import (
     AsJson,
@@ -24,6 +25,8 @@ from tunebook.service.options import (
     open_store_if_any,
 )
 from tunebook.service.output import DifferenceDocument, print_json, print_text
+
+_LONGEST = 500
 
 
 class LikenessDocument(BaseModel):
@@ -156,9 +159,15 @@ def _parse(text: str) -> ScheduleKey:
         return ScheduleKey.parse(text.strip())
     except ValueError as error:
         raise UsageError(
-            f"{text!r} is no key: {error}; `tunebook key MODEL` prints some"
+            f"{shown(text)} is no key: {error}; `tunebook key MODEL` prints some"
         ) from error
 
 
 def _line(difference: Difference) -> str:
-    return f"{difference.field}: {in_words(difference.wanted)} | {in_words(difference.nearest)}"
+    one, other = in_words(difference.wanted), in_words(difference.nearest)
+    return f"{difference.field}: {_shortened(one)} | {_shortened(other)}"
+
+
+def _shortened(text: str) -> str:
+    """Any text can be a part of a key; what makes one differ from another fits into a line."""
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."

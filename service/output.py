@@ -110,9 +110,11 @@ def _nearest(key: ScheduleKey, nearest: ScheduleKey) -> str:
 
 
 def show_seconds(seconds: float | None) -> str:
-    """A run time as people read it: `12.3 us`, `4.567 ms`, `-` for none."""
+    """A run time as people read it: `812 ns`, `12.3 us`, `4.567 ms`, `-` for none."""
     if seconds is None:
         return "-"
+    if seconds < 1e-6:
+        return f"{seconds * 1e9:.0f} ns"
     if seconds < 1e-3:
         return f"{seconds * 1e6:.1f} us"
     return f"{seconds * 1e3:.3f} ms"

@@ -136,6 +136,14 @@ def test_a_wrong_call_is_one_line(arguments: list[str], capfd: pytest.CaptureFix
     assert err.count("\n") == 1
 
 
+@pytest.mark.parametrize("text", ["x" * 100_000, KEY.replace("conv2d", "x" * 100_000)])
+def test_a_text_without_end_is_not_told_whole(text: str, capfd: pytest.CaptureFixture[str]) -> None:
+    assert run(["key", "--diff", text, KEY]) in (ExitCode.USAGE, ExitCode.MISS)
+    out, err = capfd.readouterr()
+    assert "xxx..." in out + err
+    assert len(out + err) < 1000
+
+
 def test_comparing_keys_loads_no_tvm() -> None:
     program = (
         "import sys\n"
