@@ -198,6 +198,17 @@ class TestRefusingADatabase:
 
 
 class TestFaults:
+    def test_what_sqlite_stores_as_another_type_is_refused(self, sqlite_url: str) -> None:
+        with Store.open(sqlite_url) as store:
+            key = serve(store, conv())
+            run_sql(sqlite_url, "UPDATE records SET trace = CAST(trace AS BLOB)")
+            run_sql(sqlite_url, "UPDATE workloads SET tir = 'text'")
+            assert store.lookup([key]).hits == {}
+            assert store.replayed_traces(key) == frozenset()
+            with pytest.raises(DatabaseError, match="is damaged") as error:
+                store.workload(key.workload)
+        one_line(error)
+
     def test_a_store_opened_for_reading_cannot_write(self, sqlite_url: str) -> None:
         with (
             Store.open(sqlite_url, read_only=True) as store,
