@@ -124,7 +124,7 @@ def test_a_build_that_misses_fails_with_reasons_and_leaves_no_file(
     assert outcome.code == ExitCode.MISS
     assert outcome.err.startswith("error: 12 schedules are missing: 12 other-target")
     assert outcome.err.count("nearest: ") == 12
-    assert "tunebook tune" in outcome.err
+    assert "tunebook migrate" in outcome.err
     assert list(tmp_path.iterdir()) == []
 
 
