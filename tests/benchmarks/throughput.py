@@ -37,6 +37,7 @@ from tunebook.tuner.search.allocation import RoundSizes
 from tunebook.tuner.splitting.prepare import PreparedModule, prepare
 from tunebook.tuner.splitting.program import describe
 from tunebook.tuner.splitting.split import split_model
+from tunebook.tuner.traces.trace_steps import trace_text
 from tunebook.tuner.trials.build_pool import BuildPool
 from tunebook.tuner.trials.measuring import Measurer
 from tunebook.tuner.trials.peak import measure_peak
@@ -182,7 +183,7 @@ def run_stock(scenario: Scenario, seed: int, folder: Path) -> Run:
         cost = statistics.median(float(one) for one in record.run_secs)
         name = module_hash(record.workload.mod)
         if cost < best.get(name, (1e9, ""))[0]:
-            best[name] = (cost, json.dumps(_plain(record.as_json()[0])))
+            best[name] = (cost, trace_text(record))
     times = {name: float(value) for name, value in profiler.get().items()}
     phases = {
         "search": sum(seconds for name, seconds in times.items() if _is_search(name)),
@@ -195,12 +196,6 @@ def run_stock(scenario: Scenario, seed: int, folder: Path) -> Run:
 def _is_search(name: str) -> bool:
     """Whether one of TVM's timers is of the search or the cost model, and holds no other."""
     return name.startswith("EvoSearch/") or name.endswith("/UpdateCostModel")
-
-
-def _plain(value: Any) -> Any:
-    from tunebook.tuner.search.search import _plain as plain
-
-    return plain(value)
 
 
 def run_tunebook(scenario: Scenario, seed: int, folder: Path) -> Run:
