@@ -10,12 +10,15 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import numpy as np
 import onnxruntime
 import pytest
 from numpy.typing import NDArray
+
+from tunebook.service.cli import run
 
 Array = NDArray[Any]
 
@@ -61,6 +64,28 @@ def tunebook() -> Tunebook:
 def command() -> list[str]:
     """How `tunebook` is started, for tests that stop it half-way."""
     return COMMAND
+
+
+@pytest.fixture
+def refused(capfd: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, str]]:
+    """Runs `tunebook` with these arguments, which must end in one line of error; gives its code
+    and the line. In this process: loading TVM anew for each case takes a minute."""
+
+    def refuse(*arguments: object) -> tuple[int, str]:
+        code = run([*map(str, arguments)])
+        err = capfd.readouterr().err
+        assert "Traceback" not in err
+        assert err.count("\n") == 1, err
+        assert err.startswith("error: ")
+        return code, err
+
+    return refuse
+
+
+@pytest.fixture
+def convolution(onnx_models: ModuleType, tmp_path: Path) -> Path:
+    """A model of one task."""
+    return Path(onnx_models.save(tmp_path / "a.onnx", onnx_models.convolution()))
 
 
 def package_model(package: str, pattern: str) -> Path:

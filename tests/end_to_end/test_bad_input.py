@@ -19,8 +19,11 @@ import pytest
 from sqlalchemy import Engine, create_engine, event, text
 
 from tunebook.cache.errors import ExitCode
+from tunebook.service.cli import run
 from tunebook.tuner.llvm_targets import resolve_target
+from tunebook.workers.tracker import running_tracker
 
+Refused = Callable[..., tuple[int, str]]
 HOST_CPU = "llvm -mtriple=aarch64-linux-gnu -mcpu={cpu} -num-cores=4"
 
 
@@ -192,102 +195,61 @@ _TARGETS: dict[str, tuple[str, list[str]]] = {
 }
 
 
-def _refused(
-    run: Callable[..., int], capfd: pytest.CaptureFixture[str], arguments: list[Any]
-) -> tuple[int, str]:
-    code = run([str(argument) for argument in arguments])
-    err = capfd.readouterr().err
-    assert "Traceback" not in err
-    assert err.count("\n") == 1, err
-    assert err.startswith("error: ")
-    return code, err
-
-
-@pytest.fixture
-def run() -> Callable[..., int]:
-    """The command line in this process: loading TVM anew for each case takes a minute."""
-    from tunebook.service.cli import run
-
-    return run
-
-
 @pytest.mark.parametrize("case", _CASES)
 def test_a_bad_model_or_option_is_one_line(
-    case: str,
-    run: Callable[..., int],
-    capfd: pytest.CaptureFixture[str],
-    tmp_path: Path,
-    onnx_models: ModuleType,
+    case: str, refused: Refused, tmp_path: Path, onnx_models: ModuleType
 ) -> None:
     make, options, code, words = _CASES[case]
     database = tmp_path / "tunebook.db"
     model = make(tmp_path, onnx_models)
-    arguments = ["tune", model, "--target", "host", *options, "--db", database]
-    given, err = _refused(run, capfd, arguments)
+    given, err = refused("tune", model, "--target", "host", *options, "--db", database)
     assert given == code
     assert [word for word in words if word not in err] == []
     assert not database.exists() or _rows(database) == 0
 
 
 @pytest.mark.parametrize("case", _TARGETS)
-def test_a_bad_target_is_one_line(
-    case: str, run: Callable[..., int], capfd: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
+def test_a_bad_target_is_one_line(case: str, refused: Refused) -> None:
     target, words = _TARGETS[case]
-    code, err = _refused(run, capfd, ["target", target])
+    code, err = refused("target", target)
     assert code == ExitCode.BAD_TARGET
     assert [word for word in words if word not in err] == []
 
 
 def test_a_target_of_another_architecture_without_a_board_is_one_line(
-    run: Callable[..., int],
-    capfd: pytest.CaptureFixture[str],
-    tmp_path: Path,
-    onnx_models: ModuleType,
+    convolution: Path, refused: Refused, tmp_path: Path
 ) -> None:
-    model = onnx_models.save(tmp_path / "a.onnx", onnx_models.convolution())
     foreign = "aarch64" if os.uname().machine == "x86_64" else "x86_64"
     target = f"llvm -mtriple={foreign}-linux-gnu -num-cores=1"
-    code, err = _refused(run, capfd, ["tune", model, "--target", target, "--db", tmp_path / "d"])
+    code, err = refused("tune", convolution, "--target", target, "--db", tmp_path / "d")
     assert code == ExitCode.NO_BOARD
     assert "--boards CLASS --tracker HOST:PORT" in err
 
 
 def test_a_tracker_that_does_not_answer_is_one_line(
-    run: Callable[..., int],
-    capfd: pytest.CaptureFixture[str],
-    tmp_path: Path,
-    onnx_models: ModuleType,
+    convolution: Path, refused: Refused, tmp_path: Path
 ) -> None:
-    model = onnx_models.save(tmp_path / "a.onnx", onnx_models.convolution())
-    arguments = ["tune", model, "--target", "host", "--boards", "rpi4", "--db", tmp_path / "d"]
+    arguments = ["tune", convolution, "--target", "host", "--boards", "rpi4"]
     options = ["--tracker", "127.0.0.1:1", "--board-timeout", "2s"]
-    code, err = _refused(run, capfd, [*arguments, *options])
+    code, err = refused(*arguments, *options, "--db", tmp_path / "d")
     assert code == ExitCode.NO_BOARD
     assert "127.0.0.1:1" in err
 
 
 def test_a_tracker_without_such_a_board_is_one_line_after_the_timeout(
-    run: Callable[..., int],
-    capfd: pytest.CaptureFixture[str],
-    tmp_path: Path,
-    onnx_models: ModuleType,
+    convolution: Path, refused: Refused, tmp_path: Path
 ) -> None:
-    from tunebook.workers.tracker import running_tracker
-
-    model = onnx_models.save(tmp_path / "a.onnx", onnx_models.convolution())
-    target = str(resolve_target("host"))
+    arguments = ["tune", convolution, "--target", resolve_target("host"), "--boards", "rpi4"]
     with running_tracker() as tracker:
-        arguments = ["tune", model, "--target", target, "--boards", "rpi4", "--db", tmp_path / "d"]
         options = ["--tracker", tracker, "--board-timeout", "2s"]
-        code, err = _refused(run, capfd, [*arguments, *options])
+        code, err = refused(*arguments, *options, "--db", tmp_path / "d")
     assert code == ExitCode.NO_BOARD
     assert "rpi4" in err
     assert str(tracker) in err
 
 
 def test_a_database_of_a_newer_version_is_one_line(
-    run: Callable[..., int], capfd: pytest.CaptureFixture[str], tmp_path: Path, rnet: Path
+    capfd: pytest.CaptureFixture[str], refused: Refused, tmp_path: Path, rnet: Path
 ) -> None:
     database = tmp_path / "newer.db"
     assert run(["db", "upgrade", "--db", str(database)]) == ExitCode.OK
@@ -296,19 +258,15 @@ def test_a_database_of_a_newer_version_is_one_line(
         connection.execute(text("UPDATE alembic_version SET version_num = '9999'"))
     engine.dispose()
     capfd.readouterr()
-    arguments = ["lookup", rnet, "--target", "host", *_FIXED, "--db", database]
-    code, err = _refused(run, capfd, arguments)
+    code, err = refused("lookup", rnet, "--target", "host", *_FIXED, "--db", database)
     assert code == ExitCode.DATABASE
     assert "9999" in err
     assert "tunebook db upgrade" in err
 
 
 @pytest.fixture
-def read_only_database(tmp_path: Path, onnx_models: ModuleType) -> Iterator[Path]:
-    """A database that knows a model `a.onnx` beside its folder, both not to be written."""
-    from tunebook.service.cli import run
-
-    onnx_models.save(tmp_path / "a.onnx", onnx_models.convolution())
+def read_only_database(tmp_path: Path) -> Iterator[Path]:
+    """A database that is not to be written, nor its folder."""
     folder = tmp_path / "read-only"
     folder.mkdir()
     database = folder / "tunebook.db"
@@ -329,14 +287,18 @@ def read_only_database(tmp_path: Path, onnx_models: ModuleType) -> Iterator[Path
     ids=["tune is refused in one line", "look-ups are served"],
 )
 def test_a_database_that_may_not_be_written(
-    arguments: list[str], code: ExitCode, told: str, read_only_database: Path, command: list[str]
+    arguments: list[str],
+    code: ExitCode,
+    told: str,
+    read_only_database: Path,
+    convolution: Path,
+    command: list[str],
 ) -> None:
     before = read_only_database.read_bytes()
     name, *options = arguments
-    model = read_only_database.parent.parent / "a.onnx"
     ended = subprocess.run(
         [
-            *(*_bound_by_modes(), *command, name, model, "--target", "host", *options),
+            *(*_bound_by_modes(), *command, name, convolution, "--target", "host", *options),
             *("--db", read_only_database),
         ],
         capture_output=True,
@@ -379,23 +341,20 @@ def _full_from_the_first_record() -> Iterator[None]:
 
 @pytest.mark.slow
 def test_a_full_disk_is_one_line_and_what_was_measured_is_kept(
-    run: Callable[..., int],
-    capfd: pytest.CaptureFixture[str],
-    tmp_path: Path,
-    onnx_models: ModuleType,
+    convolution: Path, capfd: pytest.CaptureFixture[str], refused: Refused, tmp_path: Path
 ) -> None:
-    model = onnx_models.save(tmp_path / "a.onnx", onnx_models.convolution())
     database = tmp_path / "tunebook.db"
     assert run(["db", "upgrade", "--db", str(database)]) == ExitCode.OK
     capfd.readouterr()
-    arguments = ["tune", model, "--target", "host", "--trials", "12", "--db", database, "--json"]
+    arguments = ["tune", str(convolution), "--target", "host", "--trials", "12"]
+    arguments += ["--db", str(database), "--json"]
     with _full_from_the_first_record():
-        code, err = _refused(run, capfd, arguments)
+        code, err = refused(*arguments)
     assert code == ExitCode.DATABASE
     assert f"the database {database} has no room left" in err
     kept = _ids(database)
     assert 1 <= len(kept) < 12
-    assert run([*map(str, arguments)]) == ExitCode.OK
+    assert run(arguments) == ExitCode.OK
     assert _ids(database)[: len(kept)] == kept
     assert json.loads(capfd.readouterr().out)["trials"] == 12 - len(kept)
 
