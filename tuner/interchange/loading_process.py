@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any
 
 from tunebook.cache.errors import UntrustedProgramError, UntrustedTraceError
@@ -21,15 +22,13 @@ def _start() -> Handler:
     from tunebook.tuner.interchange.foreign_workload import foreign_workload
     from tunebook.tuner.traces.replay import replay
 
-    last_tir, last_module = "", None
+    # The traces of a program come one after the other.
+    program = lru_cache(maxsize=1)(tvm.ir.load_json)
 
     def answer_to(message: Any) -> Any:
-        nonlocal last_tir, last_module
         if isinstance(message, LoadProgram):
             return foreign_workload(message.text)
-        if message.tir != last_tir:
-            last_tir, last_module = message.tir, tvm.ir.load_json(message.tir)
-        return Replayed(module_hash(replay(last_module, message.trace).mod))
+        return Replayed(module_hash(replay(program(message.tir), message.trace).mod))
 
     def handle(message: Any, answer: Answer) -> None:
         try:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 from statistics import median
 
@@ -173,14 +174,15 @@ class _Records:
     def _messages(
         self, chosen: list[tuple[ScheduleKey, int]], asked: list[tuple[_Place, str]]
     ) -> Iterator[ReplayTrace]:
-        programs = _LastProgram(self._store)
+        # The traces of a workload come one after the other.
+        workload = lru_cache(maxsize=1)(self._store.workload)
         with self._path.open("rb") as file:
             for key, offset in chosen:
                 record = parse_record(line_at(file, offset))
                 name = trace_hash(record.trace)
                 if name not in self.places[key].stored:
                     asked.append((self.places[key], name))
-                    yield ReplayTrace(programs.tir(key.workload), record.trace)
+                    yield ReplayTrace(workload(key.workload).tir, record.trace)
 
     def store(self, skipped: SkipCounts) -> _Counts:
         """The second reading: stores what can be used, and counts the rest."""
@@ -238,17 +240,3 @@ class _Records:
         if isinstance(target, RefusedTarget):
             raise _SkippedError(target.reason, target.detail)
         return workload.on(target), record
-
-
-class _LastProgram:
-    """The program of the workload that was asked for last: its traces come one after the other."""
-
-    def __init__(self, store: Store) -> None:
-        self._store = store
-        self._key: WorkloadKey | None = None
-        self._tir = ""
-
-    def tir(self, key: WorkloadKey) -> str:
-        if key != self._key:
-            self._key, self._tir = key, self._store.workload(key).tir
-        return self._tir
