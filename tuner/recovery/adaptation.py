@@ -194,7 +194,7 @@ class _Adapter:
     def _tiled(
         self,
         steps: Sequence[Step],
-        decide: Callable[[Step, int | None], Any],
+        decide: Callable[[Step, int], Any],
         schedule: Schedule | None = None,
     ) -> Schedule | None:
         """The steps with tiles decided anew, then the target's own postprocessors."""
@@ -207,9 +207,8 @@ class _Adapter:
         """The unchanged trace, unless every tile of it would be repaired in silence."""
         held: list[bool] = []
 
-        def decide(step: Step, extent: int | None) -> Any:
-            if extent is not None and step.decision is not None:
-                held.append(still_holds(step.decision, extent))
+        def decide(step: Step, extent: int) -> Any:
+            held.append(still_holds(step.decision, extent))
             return _unchanged(step, extent)
 
         schedule = self._tiled(steps, decide)
@@ -232,21 +231,15 @@ class _Adapter:
         return intrinsics_of(steps) - self.rules.intrinsics
 
 
-def _unchanged(step: Step, extent: int | None) -> Any:
-    if extent is None or step.decision is None:
-        return step.decision
+def _unchanged(step: Step, extent: int) -> Any:
     return repaired(step.decision, extent)
 
 
-def _nearest(step: Step, extent: int | None) -> Any:
-    if extent is None or step.decision is None:
-        return step.decision
+def _nearest(step: Step, extent: int) -> Any:
     return nearest(step.decision, extent, _innermost_limit(step))
 
 
-def _resampled(step: Step, extent: int | None, *, chance: Random) -> Any:
-    if extent is None or step.decision is None:
-        return step.decision
+def _resampled(step: Step, extent: int, *, chance: Random) -> Any:
     return sampled(step.decision, extent, _innermost_limit(step), chance=chance)
 
 

@@ -71,20 +71,21 @@ def with_limits(steps: Sequence[Step], limits: Mapping[str, int]) -> tuple[Step,
 def apply_steps(
     steps: Sequence[Step],
     schedule: Schedule,
-    decide: Callable[[Step, int | None], Any] | None = None,
+    decide: Callable[[Step, int], Any],
 ) -> None:
     """Applies steps to a schedule; raises whatever TVM does where one does not fit.
 
-    `decide` gives the decision for each step that takes a tile, from the step and the extent of
-    its loop (None where that is no constant).
+    `decide` gives another decision for each step that decided on a tile, from the step and the
+    extent of its loop, where that is a constant.
     """
     numbered = iter(steps)
 
     def provide(_: Any, inputs: Any, __: Any, decision: Any) -> Any:
         step = next(numbered)
-        if decide is None or step.kind not in TILINGS:
+        if step.kind not in TILINGS or step.decision is None:
             return decision
-        return decide(step, _extent(schedule, inputs[0]))
+        extent = _extent(schedule, inputs[0])
+        return decision if extent is None else decide(step, extent)
 
     # TVM asks for every step, in order: so the steps can be counted off beside it.
     tvm_trace(steps).apply_to_schedule(schedule, False, provide)
