@@ -76,9 +76,10 @@ def prepare(model: ImportedModel, target: Target, choices: Choices | None = None
     """
     chosen = choices or Choices()
     recorder = OpNameRecorder()
-    passes = _fuse_passes(recorder, tvm_target(target), chosen)
+    tvm_form = tvm_target(target)
+    passes = _fuse_passes(recorder, tvm_form, chosen)
     # In silence: TVM warns of every gather that it lowers, whose indices are the model's business.
-    both, reason = attempt(lambda: _fuse(model.module, passes, tvm_target(target)))
+    both, reason = attempt(lambda: _fuse(model.module, passes, tvm_form))
     if reason:
         raise ModelError(f"{model.name}: TVM cannot lower the model: {reason}")
     fused, module = both
