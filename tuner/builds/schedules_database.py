@@ -27,15 +27,15 @@ class BuildAccount:
         self._asked: dict[str, ScheduleKey] = {}  # by the function's name in this build
         self.failure: TunebookError | None = None
 
-    def note(self, workload_hash: str, function: str) -> ScheduleKey:
-        """Raises ReplayError for a workload that the model was not split into."""
+    def note(self, workload_hash: str, function: str) -> None:
+        """Notes that a function was asked for. Raises ReplayError for a workload that the model
+        was not split into."""
         if workload_hash not in self._keys:
             raise ReplayError(
                 f"the build asks for workload {workload_hash} ({function}), which splitting the "
                 f"model did not give; prepare the module with the same choices"
             )
         self._asked[function] = self._keys[workload_hash]
-        return self._keys[workload_hash]
 
     def key_of(self, function: str) -> ScheduleKey | None:
         """The key behind a function of this build, if it was asked for."""
@@ -68,11 +68,11 @@ class SchedulesDatabase(ms.database.PyDatabase):  # type: ignore[misc]
         """The record of a module, replayed and compared with what was measured."""
         workload_hash = module_hash(mod)
         try:
-            key = self._account.note(workload_hash, str(workload_name))
+            self._account.note(workload_hash, str(workload_name))
             schedule = self._schedules.get(workload_hash)
             if schedule is None:
                 return None
-            return replayed_record(mod, key, schedule, self._target)
+            return replayed_record(mod, schedule, self._target)
         except TunebookError as error:
             self._account.failure = self._account.failure or error
             raise

@@ -101,7 +101,7 @@ class AskedSchedules:
         answer = self._answers[workload_hash]
         if isinstance(answer, Miss):
             return None
-        return replayed_record(module, answer.key, answer, target)
+        return replayed_record(module, answer, target)
 
     def _require_target(self, target: Any) -> None:
         """TVM's own databases ignore the target (apache/tvm#15549)."""
