@@ -55,17 +55,13 @@ class Workbench:
     programs: Programs
     clock: PhaseClock
 
-    def abandon(self) -> None:
-        """Ends what builds and measures at once: threads that wait for it go on, and fail."""
-        self.builds.close()
-        self.measurer.close()
-
 
 @contextmanager
 def open_workbench(
     store: Store, target: Target, board: BoardAddress, settings: WorkerSettings, clock: PhaseClock
 ) -> Iterator[Workbench]:
-    """Starts the processes, and ends them on leaving; the board's peak is known by then.
+    """Starts the processes, and ends them on leaving; the board's peak is known by then. On leaving
+    by an exception whatever still builds or measures is ended at once.
 
     Raises BoardError when no board can be had, and TunebookError when this machine cannot build.
     """
@@ -83,7 +79,13 @@ def open_workbench(
         bench = Workbench(board, builds, measurer, machine, Programs(store, builds), clock)
         with machine.measuring():
             measurer.peak = _peak(store, target, bench)
-        yield bench
+        try:
+            yield bench
+        except BaseException:
+            # What other threads wait for ends too, or they would go on to their last trial.
+            builds.close()
+            measurer.close()
+            raise
 
 
 def _peak(store: Store, target: Target, bench: Workbench) -> BoardPeak | None:
