@@ -13,19 +13,14 @@ from tunebook.cache.near_schedules import NearSchedules
 from tunebook.cache.records import Model, Record
 from tunebook.cache.store import Store
 from tunebook.cache.targets import Target
-from tunebook.tuner.importing.frontend import read_model
-from tunebook.tuner.splitting.prepare import Choices, prepare
-from tunebook.tuner.splitting.split import split_model
+from tunebook.tuner.splitting.prepare import Choices
 from tunebook.tuner.splitting.stored_choices import stored_choices
-from tunebook.tuner.trials.linking import linker_for
-from tunebook.workers.boards import plan_boards
 from tunebook.workers.migration_worker import MigrationWorker, Recipe
 from tunebook.workers.near_candidates import NearCandidates
 from tunebook.workers.progress import ProgressListener
 from tunebook.workers.recovery_trials import recovery_trials
-from tunebook.workers.tuning import BoardRequest, BudgetRequest, TuningPlan
+from tunebook.workers.tuning import BoardRequest, BudgetRequest, TuningPlan, plan_on_boards
 from tunebook.workers.unusable_schedules import withdraw_unusable
-from tunebook.workers.workbench import WorkerSettings
 
 
 @dataclass(frozen=True)
@@ -68,13 +63,16 @@ def plan_migration(
     `trust_pickles` is for a local command line: reading a .pt2 file runs what it holds. Raises
     ModelError, UsageError and BoardError.
     """
-    boards = plan_boards(target, board.boards, board.tracker)
-    linker_for(str(target))
-    imported = read_model(path, shapes, trust_pickles=trust_pickles)
-    chosen = choices or stored_choices(store, imported, target)
-    model = split_model(prepare(imported, target, chosen))
-    settings = WorkerSettings.for_this_machine(board_timeout=board.timeout)
-    return TuningPlan(model, target, boards, BudgetRequest(), settings)
+    return plan_on_boards(
+        path,
+        target,
+        shapes=shapes,
+        budget=BudgetRequest(),
+        board=board,
+        seed=0,
+        choose=lambda imported: choices or stored_choices(store, imported, target),
+        trust_pickles=trust_pickles,
+    )
 
 
 def migrate(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
 import threading
 import time
 from collections import Counter
@@ -17,6 +16,8 @@ from tunebook.cache.records import Candidate, Measurement, Source
 from tunebook.cache.store import ClaimedRound, RoundProposal, Store, TaskState
 from tunebook.cache.targets import Target
 from tunebook.tuner.trials.trials import BoardAddress
+from tunebook.workers.claims import claim_rounds
+from tunebook.workers.measured_records import measured_here, modules_of
 from tunebook.workers.near_candidates import NearCandidates
 from tunebook.workers.phase_times import PhaseClock
 from tunebook.workers.progress import ProgressListener, ProgressMeter
@@ -115,18 +116,14 @@ class MigrationWorker:
                 out_of_time=lambda: False,
                 stop=threading.Event(),
             )
-            try:
-                with bench.machine.measuring():
-                    for recipe in recipes:
-                        self._report(meter, job_id, f"verifying {recipe.key.op}")
-                        self._adopt(recipe)
-                        runner.verify_best(recipe.key, {})
-                self._adapt(job_id, proposals, meter)
-                while batch := self._claim(job_id, proposals):
-                    runner.run(batch)
-            except BaseException:
-                bench.abandon()
-                raise
+            with bench.machine.measuring():
+                for recipe in recipes:
+                    self._report(meter, job_id, f"verifying {recipe.key.op}")
+                    self._adopt(recipe)
+                    runner.verify_best(recipe.key, {})
+            self._adapt(job_id, proposals, meter)
+            while batch := self._claim(job_id, proposals):
+                runner.run(batch)
         return self._measured
 
     def _adopt(self, recipe: Recipe) -> None:
@@ -146,8 +143,13 @@ class MigrationWorker:
             recipe = proposals.of(task)
             if recipe is not None and task.served_seconds is None:
                 self._report(meter, job_id, f"adapting {task.key.op}")
+                measured = measured_here(self._store, task.key, emulated=self._board.emulated)
                 recipe.candidates = near.adapted(
-                    recipe.key, recipe.near, Source.MIGRATION, recipe.trials.most
+                    recipe.key,
+                    recipe.near,
+                    Source.MIGRATION,
+                    recipe.trials.most,
+                    modules_of(measured),
                 )
 
     def _claim(self, job_id: int, proposals: _Recipes) -> list[ClaimedRound]:
@@ -160,12 +162,7 @@ class MigrationWorker:
         ]
         self._store.propose_rounds(job_id, wanted)
         task_ids = {proposal.task_id for proposal in wanted}
-        claimed: list[ClaimedRound] = []
-        while sum(one.size for one in claimed) < self._settings.batch:
-            one = self._store.claim_round(str(os.getpid()), job_id, task_ids=task_ids)
-            if one is None:
-                break
-            claimed.append(one)
+        claimed = claim_rounds(self._store, job_id, self._settings.batch, task_ids)
         if wanted and not claimed:
             _log.warning("%d tasks are left out: another worker has their rounds", len(wanted))
         return claimed

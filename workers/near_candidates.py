@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Collection
 
 from tunebook.cache.keys import ScheduleKey
 from tunebook.cache.near_schedules import NearSchedules
@@ -30,10 +31,15 @@ class NearCandidates:
         return self._store.near(key, emulated=self._emulated, limit=_TRACES_OF_EACH)
 
     def adapted(
-        self, key: ScheduleKey, near: tuple[NearSchedules, ...], source: Source, limit: int
+        self,
+        key: ScheduleKey,
+        near: tuple[NearSchedules, ...],
+        source: Source,
+        limit: int,
+        known: Collection[str],
     ) -> list[Candidate]:
-        """At most `limit` candidates that were not measured yet, most promising first; none where
-        TVM gives up."""
+        """At most `limit` candidates whose modules are not in `known`, most promising first; none
+        where TVM gives up."""
         traces = [
             NearTrace(record.candidate.trace, one.reason, f"record {record.id} of {one.key}")
             for one in near
@@ -42,7 +48,6 @@ class NearCandidates:
         if not traces:
             return []
         tir = self._store.workload(key.workload).tir
-        known = self._measured(key)
         most = limit + len(known)
         try:
             made = adapt(tir, key.target, traces, source=source, seed=self._seed, limit=most)
@@ -50,12 +55,3 @@ class NearCandidates:
             _log.warning("%s: no near trace could be adapted: %s", key, one_line(error))
             return []
         return [one for one in made if one.module_hash not in known][:limit]
-
-    def _measured(self, key: ScheduleKey) -> set[str]:
-        """The modules that a board of this kind has measured."""
-        return {
-            record.candidate.module_hash
-            for record in self._store.records(key)
-            if record.measurement.emulated == self._emulated
-            and record.candidate.source is not Source.IMPORT
-        }

@@ -17,6 +17,7 @@ from tunebook.tuner.llvm_targets import tvm_target
 from tunebook.tuner.one_line import one_line
 from tunebook.tuner.search.cost_model import CostModel, sample_of
 from tunebook.tuner.search.search import TaskSearch
+from tunebook.workers.measured_records import measured_here, modules_of
 from tunebook.workers.near_candidates import NearCandidates
 from tunebook.workers.programs import Programs
 
@@ -73,15 +74,10 @@ class SearchProposer:
 
     def propose(self, task: TaskState, count: int) -> list[Candidate]:
         """At most `count` new candidates. A task that gives less than half of them is exhausted."""
-        records = [
-            record
-            for record in self._store.records(task.key)
-            if record.measurement.emulated == self._emulated
-            and record.candidate.source is not Source.IMPORT
-        ]
-        known = {record.candidate.module_hash for record in records}
+        records = measured_here(self._store, task.key, emulated=self._emulated)
+        known = modules_of(records)
         candidates: list[Candidate] = []
-        for candidate in self._before_searching(task):
+        for candidate in self._before_searching(task, frozenset(known)):
             if candidate.module_hash not in known and len(candidates) < count:
                 known.add(candidate.module_hash)
                 candidates.append(candidate)
@@ -96,15 +92,15 @@ class SearchProposer:
         with self._lock:
             self._model.learn(sample for record in records if (sample := sample_of(record)))
 
-    def _before_searching(self, task: TaskState) -> list[Candidate]:
+    def _before_searching(self, task: TaskState, known: frozenset[str]) -> list[Candidate]:
         unscheduled = [_unscheduled(task.key)] if _unscheduled_may_win(task) else []
-        return unscheduled + self._warm_start(task)
+        return unscheduled + self._warm_start(task, known)
 
-    def _warm_start(self, task: TaskState) -> list[Candidate]:
+    def _warm_start(self, task: TaskState, known: frozenset[str]) -> list[Candidate]:
         if task.key not in self._warm:
             near = self._near.near(task.key) if task.trials == 0 else ()
             self._warm[task.key] = self._near.adapted(
-                task.key, near, Source.WARM_START, _WARM_START_TRIALS
+                task.key, near, Source.WARM_START, _WARM_START_TRIALS, known
             )
         return self._warm[task.key]
 

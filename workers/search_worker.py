@@ -11,11 +11,12 @@ from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 
 from tunebook.cache.keys import ScheduleKey
-from tunebook.cache.store import ClaimedRound, Store
+from tunebook.cache.store import Store
 from tunebook.cache.targets import Target
 from tunebook.tuner.compiler import compiler_text
 from tunebook.tuner.search.allocation import propose_rounds
 from tunebook.tuner.trials.trials import BoardAddress
+from tunebook.workers.claims import claim_rounds
 from tunebook.workers.phase_times import PhaseClock, PhaseTimes
 from tunebook.workers.progress import ProgressListener, ProgressMeter
 from tunebook.workers.proposals import SearchProposer
@@ -77,12 +78,7 @@ class SearchWorker:
             with bench.machine.measuring():
                 self._measure_untuned(job_id, bench, meter)
                 self._verify_leftovers(job_id, runner, meter)
-            try:
-                ended = self._run_rounds(job_id, runner, meter)
-            except BaseException:
-                # What the rounds wait for ends too, or they would go on to their last trial.
-                bench.abandon()
-                raise
+            ended = self._run_rounds(job_id, runner, meter)
         spent = self._store.budget(job_id).spent - before.spent
         return RunSummary(spent, meter.elapsed, ended, clock.times)
 
@@ -159,7 +155,8 @@ class SearchWorker:
         while not self._stop.is_set():
             if meter.out_of_time:
                 return "time"
-            batch = self._claim_batch(job_id)
+            self._plan(job_id)
+            batch = claim_rounds(self._store, job_id, self._settings.batch)
             if batch:
                 runner.run(batch)
                 self._report(meter, job_id, batch[0].key.op)
@@ -175,18 +172,6 @@ class SearchWorker:
             self._report(meter, job_id, "waiting for another worker")
             self._stop.wait(_IDLE_SECONDS)
         return "stopped"
-
-    def _claim_batch(self, job_id: int) -> list[ClaimedRound]:
-        """Rounds that together keep every build process busy: a task's first may be a single
-        trial."""
-        self._plan(job_id)
-        batch: list[ClaimedRound] = []
-        while sum(claimed.size for claimed in batch) < self._settings.batch:
-            claimed = self._store.claim_round(str(os.getpid()), job_id)
-            if claimed is None:
-                break
-            batch.append(claimed)
-        return batch
 
     def _plan(self, job_id: int) -> None:
         budget = self._store.budget(job_id)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,6 +11,7 @@ from tunebook.cache.records import Model
 from tunebook.cache.store import Budget, Store, TaskState
 from tunebook.cache.targets import Target
 from tunebook.tuner.importing.frontend import read_model
+from tunebook.tuner.importing.imported_model import ImportedModel
 from tunebook.tuner.splitting.prepare import Choices, prepare
 from tunebook.tuner.splitting.split import split_model
 from tunebook.tuner.trials.linking import linker_for
@@ -85,21 +86,46 @@ def plan_tuning(
     `trust_pickles` is for a local command line: reading a .pt2 file runs what it holds. Raises
     ModelError, UsageError, BudgetError (fewer trials than tasks) and BoardError.
     """
-    boards = plan_boards(target, board.boards, board.tracker)
-    linker_for(str(target))
-    imported = read_model(path, shapes, trust_pickles=trust_pickles)
-    model = split_model(prepare(imported, target, choices))
-    settings = WorkerSettings.for_this_machine(board_timeout=board.timeout, seed=seed)
-    _require_a_trial_for_each_task(budget, len(model.tasks))
-    return TuningPlan(model, target, boards, budget, settings)
-
-
-def _require_a_trial_for_each_task(budget: BudgetRequest, tasks: int) -> None:
+    plan = plan_on_boards(
+        path,
+        target,
+        shapes=shapes,
+        budget=budget,
+        board=board,
+        seed=seed,
+        choose=lambda _: choices,
+        trust_pickles=trust_pickles,
+    )
+    tasks = len(plan.model.tasks)
     if budget.trials is not None and budget.trials < tasks:
         raise BudgetError(
             f"--trials {budget.trials} is below one trial per task: this model has {tasks} tasks, "
             f"so give --trials {tasks} or more"
         )
+    return plan
+
+
+def plan_on_boards(
+    path: Path,
+    target: Target,
+    *,
+    shapes: Mapping[str, tuple[int, ...]],
+    budget: BudgetRequest,
+    board: BoardRequest,
+    seed: int,
+    choose: Callable[[ImportedModel], Choices | None],
+    trust_pickles: bool,
+) -> TuningPlan:
+    """Finds the boards, then reads the model file and splits it with what `choose` says of it.
+
+    Raises ModelError, UsageError and BoardError.
+    """
+    boards = plan_boards(target, board.boards, board.tracker)
+    linker_for(str(target))
+    imported = read_model(path, shapes, trust_pickles=trust_pickles)
+    model = split_model(prepare(imported, target, choose(imported)))
+    settings = WorkerSettings.for_this_machine(board_timeout=board.timeout, seed=seed)
+    return TuningPlan(model, target, boards, budget, settings)
 
 
 def tune(plan: TuningPlan, store: Store, listener: ProgressListener) -> TuneReport:
