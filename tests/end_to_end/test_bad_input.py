@@ -3,23 +3,17 @@
 from __future__ import annotations
 
 import importlib.util
-import json
 import os
-import shutil
 import sqlite3
-import subprocess
-from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from types import ModuleType
-from typing import Any
 
 import onnx
 import pytest
-from sqlalchemy import Engine, create_engine, event, text
 
 from tunebook.cache.errors import ExitCode
-from tunebook.service.cli import run
 from tunebook.tuner.llvm_targets import resolve_target
 from tunebook.workers.tracker import running_tracker
 
@@ -248,126 +242,6 @@ def test_a_tracker_without_such_a_board_is_one_line_after_the_timeout(
     assert str(tracker) in err
 
 
-def test_a_database_of_a_newer_version_is_one_line(
-    capfd: pytest.CaptureFixture[str], refused: Refused, tmp_path: Path, rnet: Path
-) -> None:
-    database = tmp_path / "newer.db"
-    assert run(["db", "upgrade", "--db", str(database)]) == ExitCode.OK
-    engine = create_engine(f"sqlite:///{database}")
-    with engine.begin() as connection:
-        connection.execute(text("UPDATE alembic_version SET version_num = '9999'"))
-    engine.dispose()
-    capfd.readouterr()
-    code, err = refused("lookup", rnet, "--target", "host", *_FIXED, "--db", database)
-    assert code == ExitCode.DATABASE
-    assert "9999" in err
-    assert "tunebook db upgrade" in err
-
-
-@pytest.fixture
-def read_only_database(tmp_path: Path) -> Iterator[Path]:
-    """A database that is not to be written, nor its folder."""
-    folder = tmp_path / "read-only"
-    folder.mkdir()
-    database = folder / "tunebook.db"
-    assert run(["db", "upgrade", "--db", str(database)]) == ExitCode.OK
-    database.chmod(0o444)
-    folder.chmod(0o555)
-    yield database
-    folder.chmod(0o755)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("arguments", "code", "told"),
-    [
-        (["tune", "--trials", "4"], ExitCode.DATABASE, "tunebook.db is read-only; make it"),
-        (["lookup"], ExitCode.MISS, "1 schedule is missing: 1 never-tuned"),
-    ],
-    ids=["tune is refused in one line", "look-ups are served"],
-)
-def test_a_database_that_may_not_be_written(
-    arguments: list[str],
-    code: ExitCode,
-    told: str,
-    read_only_database: Path,
-    convolution: Path,
-    command: list[str],
-) -> None:
-    before = read_only_database.read_bytes()
-    name, *options = arguments
-    ended = subprocess.run(
-        [
-            *(*_bound_by_modes(), *command, name, convolution, "--target", "host", *options),
-            *("--db", read_only_database),
-        ],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert ended.returncode == code, ended.stderr
-    first, *rest = ended.stderr.splitlines()
-    assert first.startswith("error: ")
-    assert told in first
-    assert (rest == []) == (code is ExitCode.DATABASE)
-    assert read_only_database.read_bytes() == before
-    assert [file.name for file in read_only_database.parent.iterdir()] == ["tunebook.db"]
-
-
-def _bound_by_modes() -> list[str]:
-    """What starts a program for which the modes of files count, which they do not for root."""
-    if os.geteuid() != 0:
-        return []
-    if shutil.which("setpriv") is None:
-        pytest.skip("root may write everywhere, and there is no setpriv to take that away")
-    return ["setpriv", "--inh-caps=-all", "--bounding-set=-dac_override,-dac_read_search"]
-
-
-@contextmanager
-def _full_from_the_first_record() -> Iterator[None]:
-    """A disk that is full from then on, as SQLite sees it: the file may not grow any more. No disk
-    need be filled."""
-
-    def limit(connection: Any, *_: Any) -> None:
-        if connection.execute("SELECT count(*) FROM records").fetchone()[0]:
-            connection.execute("PRAGMA max_page_count = 1")
-
-    event.listen(Engine, "checkout", limit)
-    try:
-        yield
-    finally:
-        event.remove(Engine, "checkout", limit)
-
-
-@pytest.mark.slow
-def test_a_full_disk_is_one_line_and_what_was_measured_is_kept(
-    convolution: Path, capfd: pytest.CaptureFixture[str], refused: Refused, tmp_path: Path
-) -> None:
-    database = tmp_path / "tunebook.db"
-    assert run(["db", "upgrade", "--db", str(database)]) == ExitCode.OK
-    capfd.readouterr()
-    arguments = ["tune", str(convolution), "--target", "host", "--trials", "12"]
-    arguments += ["--db", str(database), "--json"]
-    with _full_from_the_first_record():
-        code, err = refused(*arguments)
-    assert code == ExitCode.DATABASE
-    assert f"the database {database} has no room left" in err
-    kept = _ids(database)
-    assert 1 <= len(kept) < 12
-    assert run(arguments) == ExitCode.OK
-    assert _ids(database)[: len(kept)] == kept
-    assert json.loads(capfd.readouterr().out)["trials"] == 12 - len(kept)
-
-
-def _ids(database: Path) -> list[int]:
-    with closing(sqlite3.connect(database)) as connection:
-        return [row[0] for row in connection.execute("SELECT id FROM records ORDER BY id")]
-
-
 def _rows(database: Path) -> int:
-    engine = create_engine(f"sqlite:///{database}")
-    try:
-        with engine.connect() as connection:
-            return int(connection.execute(text("SELECT count(*) FROM models")).scalar_one())
-    finally:
-        engine.dispose()
+    with closing(sqlite3.connect(database)) as connection:
+        return int(connection.execute("SELECT count(*) FROM models").fetchone()[0])
