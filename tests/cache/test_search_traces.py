@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from typing import Any
 
@@ -14,6 +13,7 @@ from tvm import te, topi  # noqa: E402
 
 from tunebook.cache.targets import canonical_target  # noqa: E402
 from tunebook.cache.traces import ANNOTATIONS, INSTRUCTIONS, check_trace  # noqa: E402
+from tunebook.tuner.traces.trace_steps import trace_text  # noqa: E402
 from tunebook.tuner.tvm_compat import load_cpu_intrinsics  # noqa: E402
 
 TARGETS = {
@@ -68,14 +68,6 @@ PROGRAMS: dict[str, Callable[[], list[Any]]] = {
 }
 
 
-def plain(value: Any) -> Any:
-    if value is None or isinstance(value, bool | int | float):
-        return value
-    if isinstance(value, str):
-        return str(value)
-    return [plain(item) for item in value] if hasattr(value, "__iter__") else value.value
-
-
 def traces(target: str, program: Callable[[], list[Any]]) -> list[str]:
     from tvm.s_tir import meta_schedule as ms
 
@@ -99,8 +91,7 @@ def traces(target: str, program: Callable[[], list[Any]]) -> list[str]:
     spaces = context.generate_design_space()
     context.search_strategy.pre_tuning(100, 3 * len(spaces), spaces, None, None)
     found = context.generate_measure_candidates() or []
-    both = [space.trace for space in spaces] + [candidate.sch.trace for candidate in found]
-    return [json.dumps(plain(trace.as_json())) for trace in both]
+    return [trace_text(one) for one in (*spaces, *(candidate.sch for candidate in found))]
 
 
 @pytest.mark.parametrize("program", PROGRAMS)

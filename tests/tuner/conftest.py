@@ -29,6 +29,7 @@ from tunebook.tuner.importing.frontend import read_model
 from tunebook.tuner.importing.imported_model import ImportedModel
 from tunebook.tuner.llvm_targets import resolve_target, tvm_target
 from tunebook.tuner.splitting.prepare import PreparedModule, prepare
+from tunebook.tuner.traces.trace_steps import trace_text
 from tunebook.tuner.tvm_compat import load_cpu_intrinsics
 
 # Tests are imported without a package (--import-mode=importlib); near_programs is shared by them.
@@ -167,13 +168,8 @@ def sampled_candidate(workload: Workload, target: Target, seed: int = 1) -> Cand
     )
     for schedule in context.generate_design_space():
         if all(one.apply(schedule) for one in context.space_generator.postprocs):
-            trace = json.dumps(schedule.trace.as_json(), default=_plain)
-            return Candidate(trace, module_hash(schedule.mod))
+            return Candidate(trace_text(schedule), module_hash(schedule.mod))
     raise AssertionError(f"no schedule of {workload.key} passes its postprocessors")
-
-
-def _plain(value: Any) -> Any:
-    return list(value) if hasattr(value, "__iter__") else value.value
 
 
 @pytest.fixture(scope="session")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from typing import Any
 
@@ -16,6 +15,7 @@ from tunebook.cache.records import Candidate, Workload
 from tunebook.tuner.hashing import module_hash
 from tunebook.tuner.llvm_targets import tvm_target
 from tunebook.tuner.splitting.program import Program, describe
+from tunebook.tuner.traces.trace_steps import trace_text
 from tunebook.tuner.tvm_compat import load_cpu_intrinsics
 
 SIZE = 64
@@ -76,19 +76,6 @@ def elementwise(operation: Callable[[Any], Any], dtype: str = "float32", size: i
     return program_of(data, te.compute((size,), lambda i: operation(data[i]), "result"))
 
 
-def plain(value: Any) -> Any:
-    """TVM's containers as what `json` writes."""
-    if value is None or isinstance(value, bool | int | float):
-        return value
-    if isinstance(value, str):
-        return str(value)
-    if isinstance(value, dict) or hasattr(value, "items"):
-        return {str(name): plain(one) for name, one in value.items()}
-    if hasattr(value, "__iter__"):
-        return [plain(one) for one in value]
-    return value.value
-
-
 def candidates_of(program: Program, target: str, count: int = 4) -> list[Candidate]:
     """Schedules as the search finds them, without any learning."""
     load_cpu_intrinsics()
@@ -107,6 +94,4 @@ def candidates_of(program: Program, target: str, count: int = 4) -> list[Candida
     context.pre_tuning(count, count, spaces, database, model)
     found = [one.sch for one in context.generate_measure_candidates()]
     context.post_tuning()
-    return [
-        Candidate(json.dumps(plain(one.trace.as_json())), module_hash(one.mod)) for one in found
-    ]
+    return [Candidate(trace_text(one), module_hash(one.mod)) for one in found]
