@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import sqlite3
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -12,38 +10,31 @@ from typing import Any
 import numpy as np
 import onnxruntime
 import pytest
-import tvm
+from near_programs import A76
 
 from tunebook.cache.errors import (
     ExitCode,
     ModelError,
     TunebookError,
-    UntrustedTraceError,
     UsageError,
 )
 from tunebook.cache.keys import ScheduleKey
-from tunebook.cache.misses import LookupAnswer, ScheduleMissError
-from tunebook.cache.records import Candidate, Schedule
+from tunebook.cache.misses import ScheduleMissError
+from tunebook.cache.records import Candidate
 from tunebook.cache.store import Store
 from tunebook.cache.targets import Target
 from tunebook.tuner.builds.compile_model import BuildError, compile_model
 from tunebook.tuner.builds.manifest import Manifest
-from tunebook.tuner.builds.replayed_records import ReplayError
 from tunebook.tuner.compiler import compiler_text
-from tunebook.tuner.hashing import module_hash
 from tunebook.tuner.importing.imported_model import ImportedModel
-from tunebook.tuner.llvm_targets import resolve_target
 from tunebook.tuner.splitting.prepare import PreparedModule, prepare
 from tunebook.tuner.splitting.split import split, split_model
-from tunebook.tuner.traces import replay
 
 Read = Callable[..., ImportedModel]
 Prepared = Callable[[str], PreparedModule]
 Sample = Callable[..., Candidate]
-A76 = "llvm -mtriple=aarch64-linux-gnu -mcpu=cortex-a76 -num-cores=4"
 # The ELF header's machine field.
 ELF_AARCH64 = 183
-SYMBOL = "tunebook_was_here"
 
 
 def onnxruntime_says(path: Path, inputs: dict[str, Any]) -> list[Any]:
@@ -53,28 +44,6 @@ def onnxruntime_says(path: Path, inputs: dict[str, Any]) -> list[Any]:
     providers = ["CPUExecutionProvider"]
     session = onnxruntime.InferenceSession(str(path), options, providers=providers)
     return list(session.run(None, inputs))
-
-
-class OneForAll:
-    """Answers with one schedule for one operator and leaves the rest unscheduled.
-
-    A fake: a real store refuses such schedules before they get here.
-    """
-
-    def __init__(self, op: str, trace: str, module_hash: str = "") -> None:
-        self._op, self._trace, self._module_hash = op, trace, module_hash
-
-    def find_model(self, *_: str) -> None:
-        return None
-
-    def lookup(self, keys: list[ScheduleKey], **_: Any) -> LookupAnswer:
-        hits = {}
-        for key in keys:
-            plain = Schedule(key, 7, json.dumps([[], []]), key.workload_hash, 1e-3, False)
-            name = self._module_hash or key.workload_hash
-            special = replace(plain, trace=self._trace, module_hash=name)
-            hits[key] = special if key.op == self._op else plain
-        return LookupAnswer(hits=hits, misses=())
 
 
 @pytest.mark.parametrize(
@@ -202,19 +171,16 @@ def test_a_build_may_run_untuned_code_for_what_missed_and_says_which(
 
 
 def test_the_manifest_says_where_the_library_came_from(
-    read: Read, host: Target, store: Store, sample: Sample, fill: Any, tmp_path: Path
+    tuned_convolution: ImportedModel, host: Target, store: Store, tmp_path: Path
 ) -> None:
-    imported = read("convolution")
-    model = split_model(prepare(imported, host))
-    fill(store, model, [sample(model.tasks[0].workload, host)])
     folder = tmp_path / "v1.2"
     folder.mkdir()
-    built = compile_model(imported, host, cache=store, output=folder / "net")
+    built = compile_model(tuned_convolution, host, cache=store, output=folder / "net")
     assert built.library == folder / "net.so"
     assert built.manifest_path == folder / "net.json"
     manifest = Manifest.read(built.manifest_path)
     assert manifest == built.manifest
-    assert manifest.model_digest == imported.digest
+    assert manifest.model_digest == tuned_convolution.digest
     assert manifest.shapes == "x=1,4,12,12"
     assert manifest.target == str(host)
     assert manifest.compiler == compiler_text()
@@ -222,7 +188,7 @@ def test_the_manifest_says_where_the_library_came_from(
     assert manifest.compiler.endswith(f"llvm-{manifest.llvm}")
     assert manifest.threads == host.num_cores
     (task,) = manifest.tasks
-    key = model.tasks[0].workload.key.on(str(host))
+    key = split(prepare(tuned_convolution, host))[0].workload.key.on(str(host))
     (record,) = store.records(key)
     assert (task.key, task.weight) == (str(key), 1)
     assert (task.record_id, task.seconds, task.emulated) == (record.id, 1e-3, False)
@@ -248,106 +214,6 @@ def test_a_model_is_built_from_its_path(
         rnet.path, str(host), cache=tuned_for_all, output=tmp_path / "rnet", shapes=rnet.shapes
     )
     assert built.manifest.model == "rnet.onnx"
-
-
-def carrying_code() -> str:
-    """A trace that replays, and whose annotation puts a symbol of its own into the library."""
-    module = f'module asm ".globl {SYMBOL}\\0A{SYMBOL}:"'
-    return json.dumps(
-        [
-            [
-                ["GetSBlock", [], ["conv2d_nchw", "main"], ["b0"]],
-                ["GetLoops", ["b0"], [], [f"l{axis}" for axis in range(1, 8)]],
-                ["Annotate", ["l1", f'"{module}"'], ["pragma_import_llvm"], []],
-            ],
-            [],
-        ]
-    )
-
-
-def libraries_with_the_symbol(folder: Path) -> list[Path]:
-    return [one for one in folder.rglob("*.so") if SYMBOL.encode() in one.read_bytes()]
-
-
-def test_a_trace_that_carries_code_is_refused_by_name_at_replay(
-    read: Read, host: Target, tmp_path: Path
-) -> None:
-    with pytest.raises(UntrustedTraceError, match="pragma_import_llvm"):
-        compile_model(
-            read("convolution"),
-            host,
-            cache=OneForAll("conv2d+relu", carrying_code()),
-            output=tmp_path / "built",
-        )
-    assert list(tmp_path.glob("built*")) == []
-
-
-def test_a_trace_that_carries_code_is_refused_by_name_at_serving(
-    read: Read, host: Target, store: Store, sample: Sample, fill: Any, tmp_path: Path
-) -> None:
-    imported = read("convolution")
-    model = split_model(prepare(imported, host))
-    fill(store, model, [sample(model.tasks[0].workload, host)])
-    # Put in by hand, since nothing of ours would store it.
-    with sqlite3.connect(tmp_path / "tunebook.db") as database:
-        database.execute("UPDATE records SET trace = ?", (carrying_code(),))
-    with pytest.raises(ScheduleMissError) as refused:
-        compile_model(imported, host, cache=store, output=tmp_path / "built")
-    assert "pragma_import_llvm" in refused.value.misses[0].explanation
-    compile_model(imported, host, cache=store, output=tmp_path / "built", on_miss="warn")
-    assert libraries_with_the_symbol(tmp_path) == []
-
-
-def test_without_the_refusal_the_code_would_be_in_the_library(
-    read: Read, host: Target, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    # A fake: shows that the trace of the two tests above is dangerous, and not merely malformed.
-    monkeypatch.setattr(replay, "check_trace", lambda trace: None)
-    model = split(prepare(read("convolution"), host))
-    replayed = tvm.s_tir.Schedule(tvm.ir.load_json(model[0].workload.tir))
-    tvm.s_tir.Trace.apply_json_to_schedule(json.loads(carrying_code()), replayed)
-    cache = OneForAll("conv2d+relu", carrying_code(), module_hash(replayed.mod))
-    compile_model(read("convolution"), host, cache=cache, output=tmp_path / "built")
-    assert libraries_with_the_symbol(tmp_path) == [tmp_path / "built.so"]
-
-
-@pytest.mark.parametrize(
-    ("block", "module_hash", "said"),
-    [
-        ("no_such_block", "", "does not replay"),
-        ("conv2d_nchw", "0123456789abcdef", "and not to 0123456789abcdef"),
-    ],
-    ids=["of another workload", "of another outcome"],
-)
-def test_a_schedule_that_does_not_replay_names_its_record_and_key(
-    block: str, module_hash: str, said: str, read: Read, host: Target, tmp_path: Path
-) -> None:
-    trace = json.dumps([[["GetSBlock", [], [block, "main"], ["b0"]]], []])
-    model = read("convolution")
-    with pytest.raises(ReplayError) as refused:
-        compile_model(
-            model,
-            host,
-            cache=OneForAll("conv2d+relu", trace, module_hash),
-            output=tmp_path / "built",
-        )
-    key = split(prepare(model, host))[0].workload.key.on(str(host))
-    assert said in str(refused.value)
-    assert "record 7" in str(refused.value)
-    assert str(key) in str(refused.value)
-    assert "\n" not in str(refused.value)
-    assert list(tmp_path.glob("built*")) == []
-
-
-def test_schedules_of_one_target_are_not_served_for_another(
-    read: Read, host: Target, store: Store, sample: Sample, fill: Any, tmp_path: Path
-) -> None:
-    model = read("convolution")
-    split_here = split_model(prepare(model, host))
-    fill(store, split_here, [sample(split_here.tasks[0].workload, host)])
-    with pytest.raises(ScheduleMissError) as refused:
-        compile_model(model, A76, cache=store, output=tmp_path / "built")
-    assert refused.value.misses[0].key.target == str(resolve_target(A76))
 
 
 @pytest.mark.parametrize(
@@ -395,13 +261,12 @@ def test_options_that_do_not_fit_are_refused(
 
 
 def test_an_output_that_is_a_folder_is_refused_before_anything_is_looked_up(
-    read: Read, host: Target, tmp_path: Path
+    read: Read, host: Target, tuned_for_all: Any, tmp_path: Path
 ) -> None:
     (tmp_path / "built.json").mkdir()
     with pytest.raises(UsageError, match=r"built\.json is a directory"):
-        compile_model(
-            read("convolution"), host, cache=OneForAll("conv2d", "[]"), output=tmp_path / "built"
-        )
+        compile_model(read("convolution"), host, cache=tuned_for_all, output=tmp_path / "built")
+    assert tuned_for_all.asked == []
 
 
 def test_a_folder_that_takes_no_files_is_one_line(
