@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
-from tunebook.cache.identities import key_of
+from tunebook.cache.identities import KEY_COLUMNS, key_of
 from tunebook.cache.keys import ScheduleKey
 from tunebook.cache.tables import RecordRow, TargetRow, WorkloadRow
 
@@ -75,10 +75,7 @@ def exported_records(
             RecordRow.error,
             RecordRow.trace,
             TargetRow.text.label("target"),
-            WorkloadRow.op,
-            WorkloadRow.buffers,
-            WorkloadRow.compiler,
-            WorkloadRow.hash,
+            *KEY_COLUMNS,
         )
         .join(WorkloadRow, WorkloadRow.id == RecordRow.workload_id)
         .join(TargetRow, TargetRow.id == RecordRow.target_id)

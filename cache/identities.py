@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import zlib
+from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -17,16 +18,26 @@ from tunebook.cache.likeness import Likeness
 from tunebook.cache.records import Workload
 from tunebook.cache.tables import Base, ModelTaskRow, TargetRow, WorkloadRow
 
+# What `key_of` and `workload_key_of` need of a workload.
+KEY_COLUMNS = (WorkloadRow.op, WorkloadRow.buffers, WorkloadRow.compiler, WorkloadRow.hash)
+# SQLite before 3.32 takes 999 parameters in one statement, and one may need each twice.
+CHUNK = 400
+
 
 def insert_missing(session: Session, model: type[Base], values: dict[str, Any]) -> bool:
     """Inserts a row unless a unique key has it already; gives whether it was inserted."""
+    statement = insert_or_nothing(session, model).values(**values).returning(literal(1))
+    return session.connection().execute(statement).first() is not None
+
+
+def insert_or_nothing(session: Session, model: type[Base]) -> Any:
+    """A statement that inserts rows unless a unique key has them already. A row count is not told
+    by every driver where nothing conflicts: let it return something of what was inserted."""
     table = model.__table__
     assert isinstance(table, Table)
     dialect = session.get_bind().dialect.name
     insert = postgresql.insert if dialect == "postgresql" else sqlite.insert
-    # A row count is not told by every driver where nothing conflicts; what is returned is.
-    statement = insert(table).values(**values).on_conflict_do_nothing().returning(literal(1))
-    return session.connection().execute(statement).first() is not None
+    return insert(table).on_conflict_do_nothing()
 
 
 def find_target(session: Session, text: str) -> int | None:
@@ -56,8 +67,13 @@ def find_workload(session: Session, key: WorkloadKey) -> int | None:
 def ensure_workload(session: Session, workload: Workload) -> int:
     """The workload's id; its likeness is noted where it was not known yet. Raises ValueError when
     the key's `buffers` cannot be read."""
-    imported = _take_over_imported(session, workload)
-    found = find_workload(session, workload.key) if imported is None else imported
+    found = find_workload(session, workload.key)
+    imported = _imported(session, workload.key)
+    if imported is not None and found in (None, imported):
+        session.execute(
+            update(WorkloadRow).where(WorkloadRow.id == imported).values(**_described(workload))
+        )
+        return imported
     if found is None:
         return insert_workload(session, workload)
     _note_likeness(session, found, workload.likeness)
@@ -91,15 +107,14 @@ def _described(workload: Workload) -> dict[str, Any]:
     }
 
 
-def _take_over_imported(session: Session, workload: Workload) -> int | None:
-    """Makes a workload that was imported the one that was now split out of a model; gives its id.
+def _imported(session: Session, key: WorkloadKey) -> int | None:
+    """The id of a workload that was imported and is now split out of a model.
 
     No model has it yet: its op was read off the program, where the model may say otherwise, and
     the program is a stranger's, which no longer needs to be trusted: an equal hash is no proof.
     """
-    key = workload.key
     has_model = exists().where(ModelTaskRow.workload_id == WorkloadRow.id)
-    imported = session.scalars(
+    found: int | None = session.scalars(
         select(WorkloadRow.id)
         .where(
             WorkloadRow.hash == key.hash,
@@ -110,13 +125,7 @@ def _take_over_imported(session: Session, workload: Workload) -> int | None:
         .order_by(WorkloadRow.op != key.op, WorkloadRow.id)
         .limit(1)
     ).first()
-    own = find_workload(session, key)
-    if imported is None or own not in (None, imported):
-        return None
-    session.execute(
-        update(WorkloadRow).where(WorkloadRow.id == imported).values(**_described(workload))
-    )
-    return int(imported)
+    return found
 
 
 def _note_likeness(session: Session, workload_id: int, likeness: Likeness) -> None:
@@ -127,6 +136,16 @@ def _note_likeness(session: Session, workload_id: int, likeness: Likeness) -> No
             .where(WorkloadRow.id == workload_id, WorkloadRow.structure == "")
             .values(**known)
         )
+
+
+def find_workload_ids(session: Session, hashes: Sequence[str]) -> dict[WorkloadKey, int]:
+    """The ids of all stored workloads with these hashes."""
+    found = {}
+    for start in range(0, len(hashes), CHUNK):
+        some = WorkloadRow.hash.in_(hashes[start : start + CHUNK])
+        for row in session.execute(select(WorkloadRow.id, *KEY_COLUMNS).where(some)):
+            found[workload_key_of(row)] = row.id
+    return found
 
 
 def find_ids(session: Session, key: ScheduleKey) -> tuple[int, int] | None:

@@ -12,20 +12,25 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
-from sqlalchemy import Table, delete, select, update
-from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy import delete, select, update
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
-from tunebook.cache.identities import ensure_target, find_ids, insert_workload, workload_key_of
+from tunebook.cache.identities import (
+    CHUNK,
+    ensure_target,
+    find_ids,
+    find_workload_ids,
+    insert_or_nothing,
+    insert_workload,
+)
 from tunebook.cache.keys import ScheduleKey, WorkloadKey
 from tunebook.cache.known_workloads import find_workloads
 from tunebook.cache.records import ErrorClass, Source, Workload
-from tunebook.cache.tables import RecordRow, WorkloadRow
+from tunebook.cache.tables import RecordRow
 
 FAILURE_TEXT = "imported as a failure; the file does not say how it failed"
 _UNREPLAYED = "trace-"
-_CHUNK = 200
 
 
 @dataclass(frozen=True)
@@ -93,9 +98,9 @@ def import_records(session: Session, records: Sequence[ImportedRecord]) -> int:
             named.setdefault(place, {})[trace_hash(record.trace)] = record.module_hash
     for place in sorted(named):
         names = sorted(named[place])
-        for start in range(0, len(names), _CHUNK):
+        for start in range(0, len(names), CHUNK):
             _name_modules(
-                session, place, {name: named[place][name] for name in names[start : start + _CHUNK]}
+                session, place, {name: named[place][name] for name in names[start : start + CHUNK]}
             )
     # All programs that import take the rows in one order.
     return _insert(session, [rows[identity] for identity in sorted(rows)])
@@ -116,19 +121,7 @@ def forget_unreplayed(session: Session, workload_id: int, target_id: int, trace:
 
 def _places(session: Session, keys: Set[ScheduleKey]) -> dict[ScheduleKey, tuple[int, int]]:
     """The ids of workloads and targets."""
-    hashes = sorted({key.workload_hash for key in keys})
-    workloads: dict[WorkloadKey, int] = {}
-    for start in range(0, len(hashes), _CHUNK):
-        for row in session.execute(
-            select(
-                WorkloadRow.id,
-                WorkloadRow.op,
-                WorkloadRow.buffers,
-                WorkloadRow.compiler,
-                WorkloadRow.hash,
-            ).where(WorkloadRow.hash.in_(hashes[start : start + _CHUNK]))
-        ):
-            workloads[workload_key_of(row)] = row.id
+    workloads = find_workload_ids(session, sorted({key.workload_hash for key in keys}))
     targets = {text: ensure_target(session, text) for text in sorted({key.target for key in keys})}
     return {key: (workloads[key.workload], targets[key.target]) for key in keys}
 
@@ -183,9 +176,5 @@ def _name_module(session: Session, record_id: int, module_hash: str) -> bool:
 def _insert(session: Session, rows: list[dict[str, Any]]) -> int:
     if not rows:
         return 0
-    table = RecordRow.__table__
-    assert isinstance(table, Table)
-    dialect = session.get_bind().dialect.name
-    insert = postgresql.insert if dialect == "postgresql" else sqlite.insert
-    statement = insert(table).on_conflict_do_nothing().returning(table.c.id)
+    statement = insert_or_nothing(session, RecordRow).returning(RecordRow.id)
     return len(session.connection().execute(statement, rows).all())

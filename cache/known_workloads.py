@@ -8,12 +8,9 @@ from dataclasses import dataclass
 from sqlalchemy import case, func, select
 from sqlalchemy.orm import Session
 
-from tunebook.cache.identities import key_of, workload_key_of
+from tunebook.cache.identities import CHUNK, KEY_COLUMNS, find_workload_ids, key_of
 from tunebook.cache.keys import ScheduleKey, WorkloadKey
 from tunebook.cache.tables import ModelRow, ModelTaskRow, TargetRow, WorkloadRow
-
-# SQLite before 3.32 takes 999 parameters in one statement, and one here has each id twice.
-_CHUNK = 400
 
 
 @dataclass(frozen=True)
@@ -67,23 +64,14 @@ def models_holding(
 def _ids(session: Session, workloads: Iterable[WorkloadKey]) -> list[int]:
     """The ids of those that are stored, as many as one statement takes."""
     wanted = set(workloads)
-    hashes = sorted({key.hash for key in wanted})[:_CHUNK]
-    rows = session.execute(
-        select(
-            WorkloadRow.id,
-            WorkloadRow.op,
-            WorkloadRow.buffers,
-            WorkloadRow.compiler,
-            WorkloadRow.hash,
-        ).where(WorkloadRow.hash.in_(hashes))
-    )
-    return [row.id for row in rows if workload_key_of(row) in wanted][:_CHUNK]
+    found = find_workload_ids(session, sorted({key.hash for key in wanted})[:CHUNK])
+    return [number for key, number in found.items() if key in wanted][:CHUNK]
 
 
 def _stored_model(session: Session, model_id: int, target: str) -> StoredModel:
     model = session.execute(select(ModelRow).where(ModelRow.id == model_id)).scalar_one()
     rows = session.execute(
-        select(WorkloadRow.op, WorkloadRow.buffers, WorkloadRow.compiler, WorkloadRow.hash)
+        select(*KEY_COLUMNS)
         .join(ModelTaskRow, ModelTaskRow.workload_id == WorkloadRow.id)
         .where(ModelTaskRow.model_id == model_id)
         .order_by(ModelTaskRow.position)

@@ -14,7 +14,7 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from tunebook.cache.errors import UntrustedTraceError
-from tunebook.cache.identities import find_ids, key_of
+from tunebook.cache.identities import KEY_COLUMNS, find_ids, key_of
 from tunebook.cache.keys import ScheduleKey
 from tunebook.cache.likeness import LookupHints
 from tunebook.cache.miss_finding import MissFinder
@@ -87,10 +87,7 @@ def _served(
     for target, hashes in batches(keys):
         statement = (
             select(
-                WorkloadRow.op,
-                WorkloadRow.buffers,
-                WorkloadRow.compiler,
-                WorkloadRow.hash,
+                *KEY_COLUMNS,
                 RecordRow.id,
                 ScheduleRow.seconds,
                 ScheduleRow.emulated,

@@ -28,7 +28,7 @@ from sqlalchemy import (
 from sqlalchemy.orm import aliased
 
 from tunebook.cache.buffers import dtypes_text, log_elements, shapes_text
-from tunebook.cache.identities import workload_key_of
+from tunebook.cache.identities import KEY_COLUMNS, workload_key_of
 from tunebook.cache.likeness import Likeness
 from tunebook.cache.relations import LAYOUT_OPS, Program, bare_op, parsed_buffers
 from tunebook.cache.tables import RecordRow, ScheduleRow, TargetRow, WorkloadRow
@@ -83,7 +83,7 @@ def _ops_laid_out_otherwise(op: str) -> list[str]:
 
 _W = WorkloadRow
 PROGRAM_COLUMNS = (
-    *(_W.id, _W.op, _W.buffers, _W.compiler, _W.hash),
+    *(_W.id, *KEY_COLUMNS),
     *(_W.structure, _W.anchor, _W.attributes, _W.constants),
 )
 

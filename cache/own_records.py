@@ -9,11 +9,11 @@ from dataclasses import dataclass, field
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
-from tunebook.cache.identities import find_target
+from tunebook.cache.identities import CHUNK, find_target
 from tunebook.cache.keys import ScheduleKey
 from tunebook.cache.records import Source
 from tunebook.cache.tables import RecordRow
-from tunebook.cache.wanted_keys import CHUNK, WantedKey
+from tunebook.cache.wanted_keys import WantedKey
 
 
 @dataclass

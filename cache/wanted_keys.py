@@ -8,14 +8,12 @@ from dataclasses import dataclass
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
+from tunebook.cache.identities import CHUNK
 from tunebook.cache.keys import ScheduleKey
 from tunebook.cache.likeness import UNKNOWN, LookupHints
 from tunebook.cache.near_queries import PROGRAM_COLUMNS, program_of
 from tunebook.cache.relations import Program
 from tunebook.cache.tables import WorkloadRow
-
-# SQLite before 3.32 takes 999 parameters in one statement.
-CHUNK = 400
 
 
 @dataclass(frozen=True)
