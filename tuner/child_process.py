@@ -25,6 +25,7 @@ from typing import Any
 
 from tunebook.cache.errors import TunebookError
 
+START_SECONDS = 120.0
 _TAIL_BYTES = 64 * 1024
 _TEXT_LENGTH = 1500
 # From closing its connection to having ended: a crashing process writes its stack trace meanwhile.
@@ -82,6 +83,14 @@ class ChildProcess:
     @property
     def pid(self) -> int:
         return self._process.pid
+
+    def wait_until_ready(self) -> None:
+        """Waits until the child has loaded what it needs. Raises TunebookError with why it cannot
+        work, ChildDiedError, or ChildTimeoutError after `START_SECONDS`."""
+        message = self.receive(START_SECONDS)
+        if isinstance(message, ChildCannotStart):
+            raise TunebookError(message.text)
+        assert isinstance(message, ChildReady)
 
     def send(self, message: Any) -> None:
         """Hands a message to the child. Raises ChildDiedError."""

@@ -17,18 +17,15 @@ from pathlib import Path
 from queue import LifoQueue
 from types import TracebackType
 
-from tunebook.cache.errors import InterchangeError
+from tunebook.cache.errors import InterchangeError, TunebookError
 from tunebook.cache.records import Workload
 from tunebook.tuner.child_process import (
-    ChildCannotStart,
     ChildDiedError,
     ChildProcess,
-    ChildReady,
     ChildTimeoutError,
 )
 
 _MODULE = "tunebook.tuner.interchange.loading_process"
-_START_SECONDS = 120.0
 # A large trace replays in a tenth of a second.
 _TIME_LIMIT = 60.0
 _MOST_PROCESSES = 4
@@ -138,10 +135,7 @@ class ForeignPrograms:
         child = ChildProcess(_MODULE, Path(self._folder.name))
         self._started.append(child)
         try:
-            ready = child.receive(_START_SECONDS)
-        except (ChildDiedError, ChildTimeoutError) as error:
+            child.wait_until_ready()
+        except TunebookError as error:
             raise InterchangeError(f"the process that loads programs: {error}") from error
-        if isinstance(ready, ChildCannotStart):
-            raise InterchangeError(f"the process that loads programs: {ready.text}")
-        assert isinstance(ready, ChildReady)
         return child

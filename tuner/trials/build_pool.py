@@ -19,6 +19,7 @@ from typing import Any
 from tunebook.cache.errors import TunebookError
 from tunebook.cache.records import ErrorClass
 from tunebook.tuner.child_process import (
+    START_SECONDS,
     ChildCannotStart,
     ChildDiedError,
     ChildProcess,
@@ -33,7 +34,6 @@ from tunebook.tuner.trials.trials import (
 )
 
 _MODULE = "tunebook.tuner.trials.build_process"
-_START_SECONDS = 120.0
 # A child that dies while it starts is replaced this often before the pool gives up.
 _FAILED_STARTS = 3
 _NO_SPACE = os.strerror(errno.ENOSPC)
@@ -58,7 +58,7 @@ class _Builder:
         self.ready = False
         self.task: _Task | None = None
         self.began = time.monotonic()
-        self.deadline: float | None = self.began + _START_SECONDS
+        self.deadline: float | None = self.began + START_SECONDS
 
     def begin(self, task: _Task, time_limit: float) -> None:
         self.task = task
@@ -233,7 +233,7 @@ class BuildPool:
                 text = f"building took longer than {self._time_limit:g} s and was stopped"
                 self._give_up(task, builder, ErrorClass.COMPILE_TIMEOUT, text)
             else:
-                self._start_failed(f"it did not start within {_START_SECONDS:g} s")
+                self._start_failed(f"it did not start within {START_SECONDS:g} s")
             self._replace(builder)
 
     def _give_up(self, task: _Task, builder: _Builder, error: ErrorClass, text: str) -> None:

@@ -13,10 +13,8 @@ from tunebook.cache.errors import BoardError, TunebookError
 from tunebook.cache.records import ErrorClass, Measurement
 from tunebook.cache.work import BoardPeak
 from tunebook.tuner.child_process import (
-    ChildCannotStart,
     ChildDiedError,
     ChildProcess,
-    ChildReady,
     ChildTimeoutError,
 )
 from tunebook.tuner.splitting.program import Program
@@ -33,7 +31,6 @@ from tunebook.tuner.trials.trials import (
 )
 
 _MODULE = "tunebook.tuner.trials.measure_process"
-_START_SECONDS = 120.0
 # A board that ends a session says so within this; a machine that is gone never does.
 _GRACE_SECONDS = 5.0
 # From a tracker's offer to the first answer of a board that exists.
@@ -197,11 +194,11 @@ class Measurer:
             raise TunebookError("the measuring is closed; open another Measurer")
         if self._child is None:
             self._child = ChildProcess(_MODULE, Path(self._folder.name))
-            message = self._child.receive(_START_SECONDS)
-            if isinstance(message, ChildCannotStart):
+            try:
+                self._child.wait_until_ready()
+            except TunebookError:
                 self._drop_child()
-                raise TunebookError(message.text)
-            assert isinstance(message, ChildReady)
+                raise
         return self._child
 
     def _drop_child(self) -> None:
