@@ -33,12 +33,6 @@ TIMES: tuple[float | None, ...] = (3e-3, 1e-3, None)  # None: it failed
 
 
 @pytest.fixture(scope="module")
-def foreign() -> Iterator[ForeignPrograms]:
-    with ForeignPrograms(processes=1) as programs:
-        yield programs
-
-
-@pytest.fixture(scope="module")
 def workloads() -> tuple[Workload, ...]:
     return tuple(map(foreign_workload, PROGRAMS))
 

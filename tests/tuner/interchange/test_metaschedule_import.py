@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -42,12 +42,6 @@ from tunebook.tuner.splitting.split import normalized
 from tunebook.tuner.traces.replay import replay
 
 EVIL = [["Annotate", ["b0", '"module asm \\".globl evil\\""'], ["pragma_import_llvm"], []]]
-
-
-@pytest.fixture(scope="module")
-def foreign() -> Iterator[ForeignPrograms]:
-    with ForeignPrograms(processes=1) as programs:
-        yield programs
 
 
 @pytest.fixture(scope="module")
