@@ -16,6 +16,7 @@ from tunebook.cache.store import ClaimedRound, RoundProposal, Store
 
 COMPILER = "tvm-0.27.0+llvm-22"
 A76 = "llvm -mtriple=aarch64-linux-gnu -mcpu=cortex-a76 -mattr=+dotprod,+neon -num-cores=4"
+A76_PLAIN = "llvm -mtriple=aarch64-linux-gnu -mcpu=cortex-a76 -num-cores=4"
 A53 = "llvm -mtriple=aarch64-linux-gnu -mcpu=cortex-a53 -mattr=+neon -num-cores=4"
 BOARD = "rpi4"
 

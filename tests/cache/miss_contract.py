@@ -5,14 +5,12 @@ from __future__ import annotations
 import dataclasses
 
 import pytest
-from cache_samples import A53, A76, conv, failure, measure, serve, success
+from cache_samples import A53, A76, A76_PLAIN, conv, failure, measure, serve, success
 from store_contract import StoreFixtures
 
 from tunebook.cache.misses import Difference, Miss, MissReason, ScheduleMissError
 from tunebook.cache.records import ErrorClass
 from tunebook.cache.store import Store
-
-A76_PLAIN = "llvm -mtriple=aarch64-linux-gnu -mcpu=cortex-a76 -num-cores=4"
 
 
 def the_miss(store: Store, workload, target: str = A76, **options: bool) -> Miss:  # type: ignore[no-untyped-def]

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from cache_samples import A53, A76, COMPILER, conv
+from cache_samples import A53, A76, A76_PLAIN, COMPILER, conv
 
 from tunebook.cache.keys import ScheduleKey
 from tunebook.cache.likeness import Likeness, LookupHints
 from tunebook.cache.misses import Difference, MissReason
 from tunebook.cache.records import Workload
 
-A76_PLAIN = "llvm -mtriple=aarch64-linux-gnu -mcpu=cortex-a76 -num-cores=4"
 FEATURES = "f00dfeedf00dfeed"
 OLD_COMPILER = "tvm-0.26.0+llvm-21"
 LIKENESS = Likeness(

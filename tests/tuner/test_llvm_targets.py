@@ -6,13 +6,12 @@ import os
 import platform
 
 import pytest
+from near_programs import A76
 
 from tunebook.cache.errors import TargetError
 from tunebook.cache.targets import ARCHITECTURES, Target
 from tunebook.tuner.llvm_targets import resolve_target, runs_here, target_features, tvm_target
 from tunebook.tuner.trials.linking import linker_for
-
-A76 = "llvm -mtriple=aarch64-linux-gnu -mcpu=cortex-a76 -num-cores=4"
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,6 @@ from tunebook.tuner.importing.imported_model import ImportedModel
 
 Read = Callable[..., ImportedModel]
 Fill = Callable[[Store, Model, Sequence[Candidate]], None]
-A76 = "llvm -mtriple=aarch64-linux-gnu -mcpu=cortex-a76 -num-cores=4"
 UNSCHEDULED = json.dumps([[], []])
 SCHEDULED = "tirx.is_scheduled"
 

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 import tvm
-from database_samples import A76, UNSCHEDULED, Fill, functions, scheduled
+from database_samples import UNSCHEDULED, Fill, functions, scheduled
+from near_programs import A76
 from tvm import relax
 
 from tunebook.cache.errors import TargetError, UsageError
