@@ -22,7 +22,6 @@ from tunebook.cache.targets import Target
 from tunebook.tuner.builds.compiled_model import CompiledModel
 from tunebook.tuner.builds.manifest import Manifest, ManifestTask, ManifestTensor
 from tunebook.tuner.builds.on_miss import OnMiss, check_on_miss
-from tunebook.tuner.builds.replayed_records import ReplayError
 from tunebook.tuner.builds.schedules_database import BuildAccount, SchedulesDatabase
 from tunebook.tuner.compiler import compiler_versions
 from tunebook.tuner.importing.frontend import read_model
@@ -32,6 +31,7 @@ from tunebook.tuner.one_line import one_line
 from tunebook.tuner.splitting.prepare import Choices, PreparedModule, prepare
 from tunebook.tuner.splitting.split import split_model
 from tunebook.tuner.splitting.stored_choices import ModelSource, stored_choices
+from tunebook.tuner.traces.usable import ReplayError
 from tunebook.tuner.trials.linking import linker_for
 from tunebook.tuner.tvm_compat import load_cpu_intrinsics
 

@@ -6,15 +6,8 @@ from typing import Any
 
 from tvm.s_tir import meta_schedule as ms
 
-from tunebook.cache.errors import TunebookError, UntrustedTraceError
 from tunebook.cache.records import Schedule
-from tunebook.tuner.hashing import module_hash
-from tunebook.tuner.one_line import one_line
-from tunebook.tuner.traces.replay import replay
-
-
-class ReplayError(TunebookError):
-    """A stored schedule that does not replay on its workload, or not to what was measured."""
+from tunebook.tuner.traces.usable import ReplayError, replay_as_measured
 
 
 def replayed_record(module: Any, schedule: Schedule, target: Any) -> Any:
@@ -23,26 +16,12 @@ def replayed_record(module: Any, schedule: Schedule, target: Any) -> Any:
     Raises UntrustedTraceError for a trace that holds more than a schedule, and ReplayError for one
     that does not replay to the module that was measured.
     """
-    replayed = _replay(module, schedule)
+    try:
+        replayed = replay_as_measured(module, schedule)
+    except ReplayError as error:
+        raise ReplayError(
+            f"record {schedule.record_id} for {schedule.key}: {error}; tune that task again"
+        ) from error
     # TVM switches to anchor traces when the record's module is not the one that it asked for.
     workload = ms.database.Workload(module)
     return ms.database.TuningRecord(replayed.trace, workload, [schedule.seconds], target)
-
-
-def _replay(module: Any, schedule: Schedule) -> Any:
-    try:
-        replayed = replay(module, schedule.trace)
-    except UntrustedTraceError:
-        raise
-    except Exception as error:
-        raise ReplayError(
-            f"record {schedule.record_id} does not replay on {schedule.key}: {one_line(error)}; "
-            f"tune that task again"
-        ) from error
-    found = module_hash(replayed.mod)
-    if found != schedule.module_hash:
-        raise ReplayError(
-            f"record {schedule.record_id} for {schedule.key} replays to module {found} and not to "
-            f"{schedule.module_hash}, which was measured; tune that task again"
-        )
-    return replayed

@@ -11,8 +11,9 @@ from tvm.s_tir import meta_schedule as ms
 from tunebook.cache.errors import TunebookError
 from tunebook.cache.keys import ScheduleKey
 from tunebook.cache.records import Schedule
-from tunebook.tuner.builds.replayed_records import ReplayError, replayed_record
+from tunebook.tuner.builds.replayed_records import replayed_record
 from tunebook.tuner.hashing import module_hash
+from tunebook.tuner.traces.usable import ReplayError
 
 
 class BuildAccount:

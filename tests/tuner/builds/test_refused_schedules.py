@@ -20,13 +20,13 @@ from tunebook.cache.records import Schedule
 from tunebook.cache.store import Store
 from tunebook.cache.targets import Target
 from tunebook.tuner.builds.compile_model import compile_model
-from tunebook.tuner.builds.replayed_records import ReplayError
 from tunebook.tuner.hashing import module_hash
 from tunebook.tuner.importing.imported_model import ImportedModel
 from tunebook.tuner.llvm_targets import resolve_target
 from tunebook.tuner.splitting.prepare import prepare
 from tunebook.tuner.splitting.split import split
 from tunebook.tuner.traces import replay
+from tunebook.tuner.traces.usable import ReplayError
 
 Read = Callable[..., ImportedModel]
 SYMBOL = "tunebook_was_here"

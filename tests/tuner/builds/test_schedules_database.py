@@ -13,12 +13,12 @@ from tvm.s_tir.meta_schedule.relax_integration import compile_relax
 
 from tunebook.cache.records import Candidate, Schedule
 from tunebook.cache.targets import Target
-from tunebook.tuner.builds.replayed_records import ReplayError
 from tunebook.tuner.builds.schedules_database import BuildAccount, SchedulesDatabase
 from tunebook.tuner.importing.imported_model import ImportedModel
 from tunebook.tuner.llvm_targets import tvm_target
 from tunebook.tuner.splitting.prepare import prepare
 from tunebook.tuner.splitting.split import split
+from tunebook.tuner.traces.usable import ReplayError
 
 Read = Callable[..., ImportedModel]
 

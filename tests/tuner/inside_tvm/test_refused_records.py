@@ -19,8 +19,8 @@ from tunebook.cache.records import Schedule
 from tunebook.cache.store import Store
 from tunebook.cache.targets import Target
 from tunebook.tuner import TunebookDatabase
-from tunebook.tuner.builds.replayed_records import ReplayError
 from tunebook.tuner.splitting.prepare import PreparedModule
+from tunebook.tuner.traces.usable import ReplayError
 
 
 def test_a_record_that_does_not_replay_to_what_was_measured_is_named_on_leaving(
