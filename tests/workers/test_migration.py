@@ -202,7 +202,7 @@ def test_without_anything_near_nothing_is_measured(block: MakeModel, tmp_path: P
     with Store.open(str(tmp_path / "empty.db")) as store:
         plan = plan_for(block(tmp_path), host_target())
         no_board = BoardPlan("local", False, _no_board)
-        report = recover(store, TuningPlan(plan.model, plan.target, no_board, *rest_of(plan)))
+        report = recover(store, replace(plan, boards=no_board))
     (task,) = report.tasks
     assert (task.near, task.trials, task.served) == (None, 0, None)
     assert [miss.reason for miss in report.answer.misses] == [MissReason.NEVER_TUNED]
@@ -221,10 +221,6 @@ def test_a_cold_task_next_to_a_known_one_starts_warm(
 
 def _no_board() -> Any:
     raise AssertionError("no board is needed")
-
-
-def rest_of(plan: TuningPlan) -> tuple[Any, Any]:
-    return plan.budget, plan.settings
 
 
 @pytest.mark.parametrize(
