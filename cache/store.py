@@ -199,6 +199,11 @@ class Store:
             return lookups.served(session, keys, emulated)
 
     # --- records -----------------------------------------------------------------------------
+    def record(self, record_id: int) -> Record:
+        """One record. Raises DatabaseError where there is none of this id."""
+        with self._database.reading() as session:
+            return stored_records.read_record(session, record_id)
+
     def records(self, key: ScheduleKey) -> list[Record]:
         """Every record of a workload on a target, failures included, oldest first."""
         with self._database.reading() as session:

@@ -144,6 +144,14 @@ def read_records(session: Session, ids: Sequence[int]) -> tuple[Record, ...]:
     return tuple(found[number] for number in ids)
 
 
+def read_record(session: Session, record_id: int) -> Record:
+    """See Store.record."""
+    found = _read(session, _records().where(RecordRow.id == record_id))
+    if not found:
+        raise _no_record(record_id)
+    return found[0]
+
+
 def mark_verified(session: Session, record_id: int) -> None:
     """A record that failed meanwhile stays a failure."""
     row = _lock(session, record_id)
@@ -170,7 +178,7 @@ def _lock(session: Session, record_id: int) -> Any:
         ).where(RecordRow.id == record_id)
     ).one_or_none()
     if row is None:
-        raise DatabaseError(f"there is no record {record_id} in this database")
+        raise _no_record(record_id)
     session.execute(
         select(WorkloadRow.id).where(WorkloadRow.id == row.workload_id).with_for_update()
     )
@@ -179,6 +187,10 @@ def _lock(session: Session, record_id: int) -> Any:
             RecordRow.workload_id, RecordRow.target_id, RecordRow.emulated, RecordRow.error
         ).where(RecordRow.id == record_id)
     ).one()
+
+
+def _no_record(record_id: int) -> DatabaseError:
+    return DatabaseError(f"there is no record {record_id} in this database")
 
 
 def _choose_served(session: Session, row: Any) -> None:

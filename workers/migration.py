@@ -173,6 +173,4 @@ def _run(
 
 def _served(store: Store, answer: LookupAnswer, key: ScheduleKey) -> Record | None:
     schedule = answer.hits.get(key)
-    if schedule is None:
-        return None
-    return next(one for one in store.records(key) if one.id == schedule.record_id)
+    return None if schedule is None else store.record(schedule.record_id)

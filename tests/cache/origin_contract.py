@@ -33,6 +33,11 @@ class OriginContract:
         store.store_result(claimed.id, claimed.epoch, slot.number, success(1e-3))
         (record,) = store.records(conv().key.on(A76))
         assert record.candidate == made
+        assert store.record(record.id) == record
+
+    def test_a_record_that_is_not_there_is_an_error(self, store: Store) -> None:
+        with pytest.raises(DatabaseError, match="there is no record 7"):
+            store.record(7)
 
     def test_what_the_search_finds_has_no_origin(self, store: Store) -> None:
         job = start_job(store)
