@@ -5,15 +5,9 @@ from __future__ import annotations
 from types import TracebackType
 from typing import TYPE_CHECKING
 
-from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    Progress,
-    TaskID,
-    TaskProgressColumn,
-    TextColumn,
-    TimeElapsedColumn,
-)
+from rich.progress import BarColumn, TaskID, TaskProgressColumn, TextColumn, TimeElapsedColumn
+
+from tunebook.service.output import progress_bars
 
 if TYPE_CHECKING:
     from tunebook.tuner.interchange.file_progress import FileProgress
@@ -23,16 +17,12 @@ class FileProgressBar:
     """A bar for each step, shown on a terminal only, and not where machines read the answer."""
 
     def __init__(self, *, quiet: bool) -> None:
-        console = Console(stderr=True)
-        self._bars = Progress(
+        self._bars = progress_bars(
             TextColumn("{task.description}"),
             BarColumn(),
             TaskProgressColumn(),
             TimeElapsedColumn(),
-            console=console,
-            # Where no terminal shows it, a bar is but an empty line.
-            disable=quiet or not console.is_terminal,
-            transient=True,
+            quiet=quiet,
         )
         self._steps: dict[str, TaskID] = {}
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -13,8 +12,8 @@ from rich.table import Table
 from tunebook.cache.errors import ExitCode
 from tunebook.cache.misses import Miss, ScheduleMissError
 from tunebook.service.durations import parse_duration, show_duration
-from tunebook.service.mending import CommandOptions, database_to_name, fill_in_all
-from tunebook.service.models import boards_for, layout_to_name
+from tunebook.service.mending import fill_in_all
+from tunebook.service.models import given_choices, mending_options
 from tunebook.service.options import (
     AsJson,
     Boards,
@@ -104,17 +103,17 @@ def migrate(
             target_for_boards(target, boards, tracker),
             shapes=parse_shape_options(shape or []),
             board=BoardRequest(boards, tracker, timeout),
-            choices=None if layout is None else Choices(layout.value),
+            choices=given_choices(layout),
             trust_pickles=True,
         )
         report = run_migration(plan, store, view.show, trials_per_task=trials_per_task)
-    options = CommandOptions(
+    options = mending_options(
         model,
-        Path(model.stem),
-        tuple(shape or ()),
-        database_to_name(db),
-        boards_for(plan.target, accept_emulated=plan.boards.emulated),
-        layout_to_name(Choices.parse(plan.model.choices)),
+        shape,
+        plan.target,
+        db,
+        Choices.parse(plan.model.choices),
+        accept_emulated=plan.boards.emulated,
     )
     misses = fill_in_all(report.answer.misses, options)
     if as_json:

@@ -35,13 +35,14 @@ class OpenedModel:
         output: Path | None = None,
     ) -> CommandOptions:
         """What a mending command needs to know; without an output, one named after the model."""
-        return CommandOptions(
+        return mending_options(
             self.path,
-            output or Path(self.path.stem),
             self.shapes,
-            database_to_name(db),
-            boards_for(self.target, accept_emulated=accept_emulated),
-            layout_to_name(choices),
+            self.target,
+            db,
+            choices,
+            accept_emulated=accept_emulated,
+            output=output,
         )
 
 
@@ -59,13 +60,43 @@ def open_model(path: Path, target: str, shapes: Sequence[str] | None) -> OpenedM
     return OpenedModel(path, given, resolved, imported)
 
 
+def mending_options(
+    path: Path,
+    shapes: Sequence[str] | None,
+    target: Target,
+    db: str | None,
+    choices: Choices,
+    *,
+    accept_emulated: bool,
+    output: Path | None = None,
+) -> CommandOptions:
+    """What a mending command for a model needs to know; without an output, one named after the
+    model."""
+    return CommandOptions(
+        path,
+        output or Path(path.stem),
+        tuple(shapes or ()),
+        database_to_name(db),
+        boards_for(target, accept_emulated=accept_emulated),
+        layout_to_name(choices),
+    )
+
+
+def given_choices(layout: Layout | None) -> Choices | None:
+    """What --layout says, if anything."""
+    from tunebook.tuner.splitting.prepare import Choices
+
+    return None if layout is None else Choices(layout.value)
+
+
 def choose(opened: OpenedModel, layout: Layout | None, store: Store | None) -> Choices:
     """What --layout says; without it what the model was tuned with last, or else the defaults."""
     from tunebook.tuner.splitting.prepare import Choices
     from tunebook.tuner.splitting.stored_choices import stored_choices
 
-    if layout is not None:
-        return Choices(layout.value)
+    given = given_choices(layout)
+    if given is not None:
+        return given
     return Choices() if store is None else stored_choices(store, opened.imported, opened.target)
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from pydantic import BaseModel
 from rich.console import Console
+from rich.progress import Progress, ProgressColumn
 from rich.table import Table
 from rich.text import Text
 
@@ -57,6 +58,19 @@ def print_json(document: BaseModel) -> None:
     """One JSON document on stdout."""
     # In ASCII: a path need not be UTF-8, nor the terminal.
     print(json.dumps(document.model_dump(), indent=2))
+
+
+def progress_bars(*columns: ProgressColumn, quiet: bool, auto_refresh: bool = True) -> Progress:
+    """Progress bars on stderr that go away when they stop; none where nobody would see them."""
+    console = Console(stderr=True)
+    return Progress(
+        *columns,
+        console=console,
+        # Where no terminal shows it, a bar is but an empty line.
+        disable=quiet or not console.is_terminal,
+        transient=True,
+        auto_refresh=auto_refresh,
+    )
 
 
 def print_text(text: str) -> None:

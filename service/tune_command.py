@@ -8,6 +8,7 @@ import typer
 
 from tunebook.cache.errors import UsageError
 from tunebook.service.durations import parse_duration
+from tunebook.service.models import given_choices
 from tunebook.service.options import (
     AsJson,
     Boards,
@@ -70,7 +71,6 @@ def tune(
 
     # Only here: neither `tunebook db` nor `tunebook --help` should wait for TVM.
     from tunebook.tuner.importing.shapes import parse_shape_options
-    from tunebook.tuner.splitting.prepare import Choices
     from tunebook.workers.boards import target_for_boards
     from tunebook.workers.tuning import BoardRequest, BudgetRequest, plan_tuning
     from tunebook.workers.tuning import tune as run_tuning
@@ -82,7 +82,7 @@ def tune(
         budget=BudgetRequest(trials, more, seconds),
         board=BoardRequest(boards, tracker, timeout),
         seed=seed,
-        choices=None if layout is None else Choices(layout.value),
+        choices=given_choices(layout),
         trust_pickles=True,
     )
     with open_store(db) as store, ProgressView(quiet=as_json) as view:

@@ -7,13 +7,12 @@ from types import TracebackType
 from typing import TYPE_CHECKING
 
 from pydantic import BaseModel
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+from rich.progress import BarColumn, MofNCompleteColumn, TextColumn
 from rich.table import Table
 
 from tunebook.cache.store import TaskState
 from tunebook.service.durations import show_duration
-from tunebook.service.output import print_table, print_text, show_seconds
+from tunebook.service.output import print_table, print_text, progress_bars, show_seconds
 
 if TYPE_CHECKING:
     from tunebook.workers.progress import Progress as RunProgress
@@ -53,16 +52,12 @@ class ProgressView:
     """A progress bar on stderr: trials, expected latency, time left."""
 
     def __init__(self, *, quiet: bool) -> None:
-        console = Console(stderr=True)
-        self._bar = Progress(
+        self._bar = progress_bars(
             TextColumn("trials"),
             BarColumn(),
             MofNCompleteColumn(),
             TextColumn("{task.description}"),
-            console=console,
-            # Where no terminal shows it, a bar is but an empty line.
-            disable=quiet or not console.is_terminal,
-            transient=True,
+            quiet=quiet,
             # Drawing it ten times a second would disturb what is measured on this machine.
             auto_refresh=False,
         )
