@@ -63,7 +63,9 @@ def test_its_traces_replay_on_the_workload_that_is_split_anew(tmp_path: Path) ->
     transformer = [part for part in PARTS if part.model == "transformer"]
     target = resolve_target(SEARCHES[0].model.target)
     old = {_name(search): search for search in SEARCHES}
-    for model in single_tasks(transformer, target, tmp_path):
+    models = single_tasks(transformer, target, tmp_path)
+    assert len(models) == 3
+    for model in models:
         (key,) = model.keys
         search = old[f"{key.op} {key.buffers}"]
         assert search.model.keys[0].workload_hash != key.workload_hash
