@@ -24,6 +24,7 @@ from tunebook.cache.records import Candidate
 from tunebook.cache.store import Store
 from tunebook.cache.targets import Target
 from tunebook.tuner.builds.compile_model import BuildError, compile_model
+from tunebook.tuner.builds.compiled_model import CompiledModel
 from tunebook.tuner.builds.manifest import Manifest
 from tunebook.tuner.compiler import compiler_text
 from tunebook.tuner.importing.imported_model import ImportedModel
@@ -33,6 +34,7 @@ from tunebook.tuner.splitting.split import split, split_model
 Read = Callable[..., ImportedModel]
 Prepared = Callable[[str], PreparedModule]
 Sample = Callable[..., Candidate]
+AssertAgrees = Callable[..., None]
 # The ELF header's machine field.
 ELF_AARCH64 = 183
 
@@ -44,6 +46,23 @@ def onnxruntime_says(path: Path, inputs: dict[str, Any]) -> list[Any]:
     providers = ["CPUExecutionProvider"]
     session = onnxruntime.InferenceSession(str(path), options, providers=providers)
     return list(session.run(None, inputs))
+
+
+@pytest.fixture
+def assert_agrees(
+    prepared: Prepared,
+    inputs_for: Callable[[ImportedModel], dict[str, Any]],
+    published: dict[str, Any],
+) -> AssertAgrees:
+    """Compares every output of a build of a published model with what onnxruntime says."""
+
+    def check(built: CompiledModel, name: str, *, rtol: float, atol: float) -> None:
+        inputs = inputs_for(prepared(name).model)
+        expected = onnxruntime_says(published[name].path, inputs)
+        for ours, theirs in zip(built.run(inputs), expected, strict=True):
+            np.testing.assert_allclose(ours, theirs, rtol=rtol, atol=atol)
+
+    return check
 
 
 @pytest.mark.parametrize(
@@ -61,8 +80,8 @@ def test_what_is_tuned_is_what_is_looked_up_and_what_the_build_asks_for(
     prepared: Prepared,
     host: Target,
     tuned_for_all: Any,
-    inputs_for: Callable[[ImportedModel], dict[str, Any]],
     published: dict[str, Any],
+    assert_agrees: AssertAgrees,
     tmp_path: Path,
 ) -> None:
     tuned = {task.workload.key.on(str(host)) for task in split(prepared(name))}
@@ -73,10 +92,7 @@ def test_what_is_tuned_is_what_is_looked_up_and_what_the_build_asks_for(
     assert set(tuned_for_all.asked) == tuned
     assert {ScheduleKey.parse(task.key) for task in built.manifest.tasks} == tuned
     assert built.hits == len(tuned) == published[name].tasks
-    inputs = inputs_for(prepared(name).model)
-    expected = onnxruntime_says(published[name].path, inputs)
-    for ours, theirs in zip(built.run(inputs), expected, strict=True):
-        np.testing.assert_allclose(ours, theirs, rtol=1e-3, atol=1e-4)
+    assert_agrees(built, name, rtol=1e-3, atol=1e-4)
 
 
 @pytest.mark.parametrize(
@@ -115,8 +131,7 @@ def test_a_model_built_with_real_schedules_agrees_with_onnxruntime(
     store: Store,
     sample: Sample,
     fill: Callable[..., None],
-    inputs_for: Callable[[ImportedModel], dict[str, Any]],
-    published: dict[str, Any],
+    assert_agrees: AssertAgrees,
     tmp_path: Path,
 ) -> None:
     model = split_model(prepared("rnet"))
@@ -125,10 +140,7 @@ def test_a_model_built_with_real_schedules_agrees_with_onnxruntime(
     fill(store, model, candidates)
     built = compile_model(prepared("rnet").model, host, cache=store, output=tmp_path / "rnet")
     assert built.hits == len(model.tasks)
-    inputs = inputs_for(prepared("rnet").model)
-    expected = onnxruntime_says(published["rnet"].path, inputs)
-    for ours, theirs in zip(built.run(inputs), expected, strict=True):
-        np.testing.assert_allclose(ours, theirs, rtol=1e-4, atol=1e-5)
+    assert_agrees(built, "rnet", rtol=1e-4, atol=1e-5)
 
 
 def test_any_miss_refuses_the_build_before_anything_is_compiled(
@@ -151,8 +163,7 @@ def test_a_build_may_run_untuned_code_for_what_missed_and_says_which(
     store: Store,
     sample: Sample,
     fill: Any,
-    inputs_for: Callable[[ImportedModel], dict[str, Any]],
-    published: dict[str, Any],
+    assert_agrees: AssertAgrees,
     tmp_path: Path,
 ) -> None:
     model = split_model(prepared("rnet"))
@@ -165,9 +176,7 @@ def test_a_build_may_run_untuned_code_for_what_missed_and_says_which(
     assert {str(miss.key) for miss in built.misses} == {
         task.key for task in built.manifest.tasks if task.record_id is None
     }
-    inputs = inputs_for(prepared("rnet").model)
-    expected = onnxruntime_says(published["rnet"].path, inputs)
-    np.testing.assert_allclose(built.run(inputs)[0], expected[0], rtol=1e-4, atol=1e-5)
+    assert_agrees(built, "rnet", rtol=1e-4, atol=1e-5)
 
 
 def test_the_manifest_says_where_the_library_came_from(
