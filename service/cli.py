@@ -12,7 +12,7 @@ import typer
 
 from tunebook.cache.errors import ExitCode, TunebookError
 from tunebook.cache.misses import ScheduleMissError
-from tunebook.service import (
+from tunebook.service.commands import (
     build_command,
     database_command,
     demo_command,
@@ -24,7 +24,7 @@ from tunebook.service import (
     target_command,
     tune_command,
 )
-from tunebook.service.output import print_error, print_misses
+from tunebook.service.commands.output import print_error, print_misses
 
 _TRACEBACK = "TUNEBOOK_TRACEBACK"
 

@@ -11,9 +11,9 @@ from pydantic import BaseModel
 
 from tunebook.cache.errors import ExitCode
 from tunebook.cache.misses import LookupAnswer, ScheduleMissError
-from tunebook.service.mending import MendableCache
-from tunebook.service.models import choose, open_model
-from tunebook.service.options import (
+from tunebook.service.commands.mending import MendableCache
+from tunebook.service.commands.models import choose, open_model
+from tunebook.service.commands.options import (
     AcceptEmulated,
     AsJson,
     DatabaseUrl,
@@ -23,7 +23,7 @@ from tunebook.service.options import (
     TargetText,
     open_store,
 )
-from tunebook.service.output import (
+from tunebook.service.commands.output import (
     MissDocument,
     miss_document,
     print_json,

@@ -15,8 +15,8 @@ from tunebook.cache.likeness import Likeness
 from tunebook.cache.misses import Difference, in_words
 from tunebook.cache.records import Model, Task
 from tunebook.cache.trace_grammar import shown
-from tunebook.service.models import choose, open_model
-from tunebook.service.options import (
+from tunebook.service.commands.models import choose, open_model
+from tunebook.service.commands.options import (
     AsJson,
     DatabaseUrl,
     Layout,
@@ -24,7 +24,7 @@ from tunebook.service.options import (
     Shapes,
     open_store_if_any,
 )
-from tunebook.service.output import DifferenceDocument, print_json, print_text
+from tunebook.service.commands.output import DifferenceDocument, print_json, print_text
 
 _LONGEST = 500
 

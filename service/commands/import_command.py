@@ -11,9 +11,9 @@ from rich.table import Table
 
 from tunebook.cache.errors import ExitCode
 from tunebook.cache.interchange import find_files
-from tunebook.service.file_progress_bar import FileProgressBar
-from tunebook.service.options import AsJson, DatabaseUrl, open_store
-from tunebook.service.output import print_json, print_table, print_text
+from tunebook.service.commands.file_progress_bar import FileProgressBar
+from tunebook.service.commands.options import AsJson, DatabaseUrl, open_store
+from tunebook.service.commands.output import print_json, print_table, print_text
 
 if TYPE_CHECKING:
     from tunebook.tuner.interchange.metaschedule_import import ImportReport

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 from tunebook.cache.store import Store
 from tunebook.cache.targets import Target
-from tunebook.service.mending import Boards, CommandOptions, database_to_name
-from tunebook.service.options import Layout
+from tunebook.service.commands.mending import Boards, CommandOptions, database_to_name
+from tunebook.service.commands.options import Layout
 
 if TYPE_CHECKING:
     from tunebook.tuner.importing.imported_model import ImportedModel

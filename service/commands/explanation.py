@@ -11,7 +11,7 @@ from tunebook.cache.misses import Miss
 from tunebook.cache.near_schedules import NearSchedules
 from tunebook.cache.records import Model
 from tunebook.cache.store import Store
-from tunebook.service.output import DifferenceDocument, show_seconds
+from tunebook.service.commands.output import DifferenceDocument, show_seconds
 
 # Of each near key the fastest record is shown.
 _RECORDS = 1

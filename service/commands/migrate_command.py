@@ -11,10 +11,10 @@ from rich.table import Table
 
 from tunebook.cache.errors import ExitCode
 from tunebook.cache.misses import Miss, ScheduleMissError
-from tunebook.service.durations import parse_duration, show_duration
-from tunebook.service.mending import fill_in_all
-from tunebook.service.models import given_choices, mending_options
-from tunebook.service.options import (
+from tunebook.service.commands.durations import parse_duration, show_duration
+from tunebook.service.commands.mending import fill_in_all
+from tunebook.service.commands.models import given_choices, mending_options
+from tunebook.service.commands.options import (
     AsJson,
     Boards,
     BoardTimeout,
@@ -26,7 +26,7 @@ from tunebook.service.options import (
     Tracker,
     open_store,
 )
-from tunebook.service.output import (
+from tunebook.service.commands.output import (
     MissDocument,
     miss_document,
     print_json,
@@ -34,7 +34,7 @@ from tunebook.service.output import (
     print_text,
     show_seconds,
 )
-from tunebook.service.tune_view import ProgressView
+from tunebook.service.commands.tune_view import ProgressView
 
 if TYPE_CHECKING:
     from tunebook.workers.migration import MigratedTask, MigrationReport

@@ -12,15 +12,15 @@ from pydantic import BaseModel
 from tunebook.cache.errors import TunebookError
 from tunebook.cache.misses import Miss, ScheduleMissError
 from tunebook.cache.targets import Target
-from tunebook.service.build_command import BuildDocument, build_document
-from tunebook.service.mending import CommandOptions, MendableCache, database_to_name
-from tunebook.service.migrate_command import (
+from tunebook.service.commands.build_command import BuildDocument, build_document
+from tunebook.service.commands.mending import CommandOptions, MendableCache, database_to_name
+from tunebook.service.commands.migrate_command import (
     MigrateDocument,
     migrate_document,
     print_migrate_summary,
 )
-from tunebook.service.options import AsJson, DatabaseUrl, open_store
-from tunebook.service.output import (
+from tunebook.service.commands.options import AsJson, DatabaseUrl, open_store
+from tunebook.service.commands.output import (
     MissDocument,
     miss_document,
     print_json,
@@ -28,7 +28,7 @@ from tunebook.service.output import (
     show_misses,
     show_seconds,
 )
-from tunebook.service.tune_view import (
+from tunebook.service.commands.tune_view import (
     ProgressView,
     TuneDocument,
     print_tune_report,

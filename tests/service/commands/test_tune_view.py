@@ -11,7 +11,7 @@ import pytest
 from tunebook.cache.keys import ScheduleKey
 from tunebook.cache.records import ErrorClass, Model
 from tunebook.cache.store import Budget, TaskState
-from tunebook.service.tune_view import ProgressView, print_tune_report
+from tunebook.service.commands.tune_view import ProgressView, print_tune_report
 from tunebook.workers.progress import Progress
 from tunebook.workers.search_worker import RunSummary
 from tunebook.workers.tuning import TuneReport

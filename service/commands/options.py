@@ -12,7 +12,7 @@ import typer
 
 from tunebook.cache.database import default_path
 from tunebook.cache.store import Store
-from tunebook.service.mending import DATABASE_VARIABLE
+from tunebook.service.commands.mending import DATABASE_VARIABLE
 
 
 class Layout(str, Enum):

@@ -7,9 +7,9 @@ from typing import Annotated
 import typer
 
 from tunebook.cache.errors import UsageError
-from tunebook.service.durations import parse_duration
-from tunebook.service.models import given_choices
-from tunebook.service.options import (
+from tunebook.service.commands.durations import parse_duration
+from tunebook.service.commands.models import given_choices
+from tunebook.service.commands.options import (
     AsJson,
     Boards,
     BoardTimeout,
@@ -21,8 +21,8 @@ from tunebook.service.options import (
     Tracker,
     open_store,
 )
-from tunebook.service.output import print_json
-from tunebook.service.tune_view import ProgressView, print_tune_report, tune_document
+from tunebook.service.commands.output import print_json
+from tunebook.service.commands.tune_view import ProgressView, print_tune_report, tune_document
 
 # More than any board measures in its life, and what every database can count.
 _MOST_TRIALS = 10**9

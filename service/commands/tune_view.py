@@ -11,8 +11,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, TextColumn
 from rich.table import Table
 
 from tunebook.cache.store import TaskState
-from tunebook.service.durations import show_duration
-from tunebook.service.output import print_table, print_text, progress_bars, show_seconds
+from tunebook.service.commands.durations import show_duration
+from tunebook.service.commands.output import print_table, print_text, progress_bars, show_seconds
 
 if TYPE_CHECKING:
     from tunebook.workers.progress import Progress as RunProgress

@@ -12,16 +12,16 @@ from rich.table import Table
 from tunebook.cache.errors import ExitCode
 from tunebook.cache.misses import LookupAnswer, ScheduleMissError
 from tunebook.cache.records import Schedule
-from tunebook.service.explanation import (
+from tunebook.service.commands.explanation import (
     Near,
     NearDocument,
     near_documents,
     near_misses,
     show_near,
 )
-from tunebook.service.mending import MendableCache
-from tunebook.service.models import choose, open_model
-from tunebook.service.options import (
+from tunebook.service.commands.mending import MendableCache
+from tunebook.service.commands.models import choose, open_model
+from tunebook.service.commands.options import (
     AcceptEmulated,
     AsJson,
     DatabaseUrl,
@@ -31,7 +31,7 @@ from tunebook.service.options import (
     TargetText,
     open_store,
 )
-from tunebook.service.output import (
+from tunebook.service.commands.output import (
     MissDocument,
     miss_document,
     print_json,

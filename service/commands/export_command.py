@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from pydantic import BaseModel
 
-from tunebook.service.file_progress_bar import FileProgressBar
-from tunebook.service.options import AsJson, DatabaseUrl, open_store
-from tunebook.service.output import print_json, print_text
+from tunebook.service.commands.file_progress_bar import FileProgressBar
+from tunebook.service.commands.options import AsJson, DatabaseUrl, open_store
+from tunebook.service.commands.output import print_json, print_text
 
 if TYPE_CHECKING:
     from tunebook.tuner.interchange.metaschedule_export import ExportReport

@@ -1,0 +1,1 @@
+"""The coordinator over HTTP: /api/v1, health and metrics."""

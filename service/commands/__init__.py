@@ -1,0 +1,1 @@
+"""The commands of the command line, and what several of them share."""
