@@ -27,6 +27,7 @@ from tunebook.cache.schema import HEAD, check_version, create_schema, is_empty, 
 
 BUSY_TIMEOUT_MS = 30_000
 _WRITES = "tunebook_writes"
+_CHANGES_SCHEMA = "tunebook_changes_schema"
 
 
 def default_path() -> Path:
@@ -72,6 +73,7 @@ class Database:
         self.name = _name(url)
         self._engine = engine
         self._write_engine = engine.execution_options(**{_WRITES: True})
+        self._schema_engine = engine.execution_options(**{_WRITES: True, _CHANGES_SCHEMA: True})
         self._read_engine = engine
         if engine.dialect.name == "postgresql":
             self._read_engine = engine.execution_options(isolation_level="REPEATABLE READ")
@@ -88,8 +90,7 @@ class Database:
             with database._explained(), database._engine.connect() as connection:
                 empty = is_empty(connection)
             if empty and url.drivername == "sqlite" and not read_only:
-                with database._explained(), database._write_engine.begin() as connection:
-                    create_schema(connection)
+                database._create_schema()
             with database._explained(), database._engine.connect() as connection:
                 check_version(connection, database.name)
         except BaseException:
@@ -123,6 +124,17 @@ class Database:
         with self._explained(), Session(self._write_engine) as session, session.begin():
             yield session
 
+    def _create_schema(self) -> str | None:
+        """Runs the migrations that are missing; gives the version before, None for none."""
+        try:
+            with self._explained(), self._schema_engine.begin() as connection:
+                before = None if is_empty(connection) else version_of(connection, self.name)
+                create_schema(connection)
+            return before
+        finally:
+            # Its connection does not check foreign keys.
+            self._engine.dispose()
+
     @contextmanager
     def _explained(self) -> Iterator[None]:
         try:
@@ -139,10 +151,7 @@ def upgrade(text: str | None) -> tuple[str | None, str]:
     url = parse_url(text)
     database = Database._connect(url, read_only=False)
     try:
-        with database._explained(), database._write_engine.begin() as connection:
-            before = None if is_empty(connection) else version_of(connection, database.name)
-            create_schema(connection)
-        return before, HEAD
+        return database._create_schema(), HEAD
     finally:
         database.close()
 
@@ -205,5 +214,9 @@ def _prepare_read_only(connection: Any, _: Any) -> None:
 
 
 def _begin(connection: Connection) -> None:
-    writes = connection.get_execution_options().get(_WRITES, False)
-    connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
+    options = connection.get_execution_options()
+    if options.get(_CHANGES_SCHEMA, False):
+        # A table that is altered is copied and dropped while others refer to it; inside of a
+        # transaction this could not be said any more.
+        connection.exec_driver_sql("PRAGMA foreign_keys = OFF")
+    connection.exec_driver_sql("BEGIN IMMEDIATE" if options.get(_WRITES, False) else "BEGIN")

@@ -10,9 +10,9 @@ from sqlalchemy import Connection, inspect, text
 from tunebook.cache.errors import DatabaseError
 
 # The newest revision in migrations/versions; compared with it by a test.
-HEAD = "0002"
+HEAD = "0003"
 # Every revision before HEAD, oldest first.
-OLDER: tuple[str, ...] = ("0001",)
+OLDER: tuple[str, ...] = ("0001", "0002")
 
 _VERSION_TABLE = "alembic_version"
 

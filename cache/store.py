@@ -21,14 +21,18 @@ from tunebook.cache import (
     stored_records,
     task_states,
 )
+from tunebook.cache.catalogue import Catalogue
 from tunebook.cache.database import Database
 from tunebook.cache.exported_records import ExportedRecord, ExportSurvey
+from tunebook.cache.fleet import Fleet
 from tunebook.cache.identities import read_workload
 from tunebook.cache.imported_records import ImportedRecord
+from tunebook.cache.job_queue import JobQueue
 from tunebook.cache.keys import ScheduleKey, WorkloadKey
 from tunebook.cache.known_workloads import StoredModel
 from tunebook.cache.leases import LeaseObserver
 from tunebook.cache.likeness import NO_HINTS, LookupHints
+from tunebook.cache.lookup_statistics import LookupStatistics
 from tunebook.cache.misses import LookupAnswer
 from tunebook.cache.near_schedules import NearSchedules
 from tunebook.cache.records import (
@@ -40,6 +44,7 @@ from tunebook.cache.records import (
     Schedule,
     Workload,
 )
+from tunebook.cache.tokens import Tokens
 from tunebook.cache.work import (
     BoardPeak,
     Budget,
@@ -90,11 +95,19 @@ class Store:
       monotonic clock, or at once when its process was on this machine and is gone. The wall clock
       decides nothing.
     - Faults of the database are DatabaseErrors of one line.
+
+    What a coordinator needs beside stands in parts of their own, which keep the same contract:
+    `queue`, `fleet`, `tokens`, `statistics` and `catalogue`.
     """
 
     def __init__(self, database: Database, observer: LeaseObserver) -> None:
         self._database = database
         self._observer = observer
+        self.queue = JobQueue(database, observer)
+        self.fleet = Fleet(database, observer)
+        self.tokens = Tokens(database)
+        self.statistics = LookupStatistics(database)
+        self.catalogue = Catalogue(database)
 
     # --- opening -----------------------------------------------------------------------------
     @classmethod

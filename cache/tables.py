@@ -177,24 +177,43 @@ class ModelTaskRow(Base):
 
 
 class BudgetRow(Base):
-    """A budget of trials; `granted` counts those in flight and those spent."""
+    """What jobs may use: trials, of which `granted` counts those in flight and those spent, and
+    where limited seconds, board seconds, and the time until a deadline.
+
+    That of local commands belongs to a model's digest, shapes, target and compiler; that of
+    submitted jobs to themselves, and one with a `name` to all jobs of a night. `used_seconds` is
+    how long workers worked for it, on their monotonic clocks.
+    """
 
     __tablename__ = "budgets"
     __table_args__ = (UniqueConstraint("digest", "shapes", "target_id", "compiler"),)
 
     id: Mapped[int] = mapped_column(Integer, primary_key=True)
-    digest: Mapped[str] = mapped_column(String(64))
-    shapes: Mapped[str] = mapped_column(Text)
-    target_id: Mapped[int] = mapped_column(ForeignKey("targets.id"))
-    compiler: Mapped[str] = mapped_column(String(128))
+    digest: Mapped[str | None] = mapped_column(String(64))
+    shapes: Mapped[str | None] = mapped_column(Text)
+    target_id: Mapped[int | None] = mapped_column(ForeignKey("targets.id"))
+    compiler: Mapped[str | None] = mapped_column(String(128))
+    name: Mapped[str] = mapped_column(Text, default="")
     trial_limit: Mapped[int] = mapped_column(Integer, default=0)
     granted: Mapped[int] = mapped_column(Integer, default=0)
     spent: Mapped[int] = mapped_column(Integer, default=0)
     board_seconds: Mapped[float] = mapped_column(Float, default=0.0)
+    board_seconds_limit: Mapped[float | None] = mapped_column(Float)
+    used_seconds: Mapped[float] = mapped_column(Float, default=0.0)
+    seconds_limit: Mapped[float | None] = mapped_column(Float)
+    deadline: Mapped[datetime | None] = mapped_column(DateTime(timezone=True))
+    created_at: Mapped[datetime | None] = mapped_column(DateTime(timezone=True), default=now)
 
 
 class JobRow(Base):
-    """A wish to tune a model on boards of a class; at most one is open for each."""
+    """A wish to tune a model on boards of a class. Of those that local commands opened at most one
+    is open for each; a submitted one (`submitted`) is open for itself.
+
+    `stage` is what an open job needs next: `split`, `recover`, `search`. The first two are claimed
+    by one worker, with a lease like a round's (`epoch`, `beat`, `worker`, `holder`). `digest`,
+    `shapes`, `target` and `choices` say what a submitted job is to split; `model_id` is known when
+    it was.
+    """
 
     __tablename__ = "jobs"
     __table_args__ = (
@@ -204,13 +223,14 @@ class JobRow(Base):
             "board_class",
             "emulated",
             unique=True,
-            sqlite_where=text("state = 'open'"),
-            postgresql_where=text("state = 'open'"),
+            sqlite_where=text("state = 'open' AND NOT submitted"),
+            postgresql_where=text("state = 'open' AND NOT submitted"),
         ),
+        Index("ix_jobs_state", "state", "stage"),
     )
 
     id: Mapped[int] = mapped_column(Integer, primary_key=True)
-    model_id: Mapped[int] = mapped_column(ForeignKey("models.id"))
+    model_id: Mapped[int | None] = mapped_column(ForeignKey("models.id"))
     budget_id: Mapped[int] = mapped_column(ForeignKey("budgets.id"))
     board_class: Mapped[str] = mapped_column(Text)
     emulated: Mapped[bool] = mapped_column(Boolean)
@@ -218,6 +238,131 @@ class JobRow(Base):
     reason: Mapped[str] = mapped_column(Text, default="")
     created_at: Mapped[datetime] = mapped_column(DateTime(timezone=True), default=now)
     finished_at: Mapped[datetime | None] = mapped_column(DateTime(timezone=True))
+    submitted: Mapped[bool] = mapped_column(Boolean, default=False)
+    digest: Mapped[str] = mapped_column(String(64), default="")
+    shapes: Mapped[str] = mapped_column(Text, default="")
+    target: Mapped[str] = mapped_column(Text, default="")
+    choices: Mapped[str] = mapped_column(Text, default="")
+    name: Mapped[str] = mapped_column(Text, default="")
+    priority: Mapped[float] = mapped_column(Float, default=1.0)
+    stage: Mapped[str] = mapped_column(String(16), default="search")
+    log: Mapped[str] = mapped_column(Text, default="")
+    epoch: Mapped[int] = mapped_column(Integer, default=0)
+    beat: Mapped[int] = mapped_column(Integer, default=0)
+    worker: Mapped[str | None] = mapped_column(Text)
+    holder: Mapped[str | None] = mapped_column(Text)
+
+
+class JobEventHeadRow(Base):
+    """The number of a job's last event. Its lock is the last that any transaction takes."""
+
+    __tablename__ = "job_event_heads"
+
+    job_id: Mapped[int] = mapped_column(ForeignKey("jobs.id"), primary_key=True)
+    last: Mapped[int] = mapped_column(Integer, default=0)
+
+
+class JobEventRow(Base):
+    """What happened to a job, numbered without gaps."""
+
+    __tablename__ = "job_events"
+
+    job_id: Mapped[int] = mapped_column(ForeignKey("jobs.id"), primary_key=True)
+    number: Mapped[int] = mapped_column(Integer, primary_key=True, autoincrement=False)
+    kind: Mapped[str] = mapped_column(String(16))
+    data: Mapped[dict[str, Any]] = mapped_column(JSON)
+    created_at: Mapped[datetime] = mapped_column(DateTime(timezone=True), default=now)
+
+
+class IdempotencyRow(Base):
+    """What a client's key made, so that a retry makes nothing twice."""
+
+    __tablename__ = "idempotency_keys"
+
+    owner: Mapped[str] = mapped_column(String(64), primary_key=True)
+    key: Mapped[str] = mapped_column(String(255), primary_key=True)
+    body_hash: Mapped[str] = mapped_column(String(64))
+    resource: Mapped[str] = mapped_column(String(64))
+    created_at: Mapped[datetime] = mapped_column(DateTime(timezone=True), default=now)
+
+
+class WorkerRow(Base):
+    """A worker process and the boards that it has; alive while its `beat` moves. `boards` is a list
+    of {board_class, board, emulated, cores, state}."""
+
+    __tablename__ = "workers"
+
+    name: Mapped[str] = mapped_column(String(255), primary_key=True)
+    host: Mapped[str] = mapped_column(Text, default="")
+    holder: Mapped[str] = mapped_column(Text, default="")
+    beat: Mapped[int] = mapped_column(Integer, default=0)
+    boards: Mapped[list[dict[str, Any]]] = mapped_column(JSON)
+    activity: Mapped[str] = mapped_column(Text, default="")
+    compiler: Mapped[str] = mapped_column(String(128), default="")
+    started_at: Mapped[datetime] = mapped_column(DateTime(timezone=True), default=now)
+
+
+class TokenRow(Base):
+    """An access token, of which only the hash is known here."""
+
+    __tablename__ = "tokens"
+
+    id: Mapped[int] = mapped_column(Integer, primary_key=True)
+    sha256: Mapped[str] = mapped_column(String(64), unique=True)
+    prefix: Mapped[str] = mapped_column(String(32))
+    name: Mapped[str] = mapped_column(Text)
+    role: Mapped[str] = mapped_column(String(16))
+    board: Mapped[str] = mapped_column(Text, default="")
+    created_at: Mapped[datetime] = mapped_column(DateTime(timezone=True), default=now)
+    revoked_at: Mapped[datetime | None] = mapped_column(DateTime(timezone=True))
+
+
+class LookupCountRow(Base):
+    """How many keys of a target a pipeline looked up in a minute (counted from 1970), by outcome:
+    `hit`, or the reason of a miss."""
+
+    __tablename__ = "lookup_counts"
+    __table_args__ = (Index("ix_lookup_counts_minute", "minute"),)
+
+    target: Mapped[str] = mapped_column(Text, primary_key=True)
+    minute: Mapped[int] = mapped_column(Integer, primary_key=True, autoincrement=False)
+    pipeline: Mapped[str] = mapped_column(String(64), primary_key=True)
+    outcome: Mapped[str] = mapped_column(String(32), primary_key=True)
+    count: Mapped[int] = mapped_column(Integer)
+
+
+class MissedKeyRow(Base):
+    """A key that was looked up in vain, as it was explained last, with when and how often."""
+
+    __tablename__ = "missed_keys"
+    __table_args__ = (
+        UniqueConstraint("key_hash", "pipeline"),
+        Index("ix_missed_keys_newest", "last_at"),
+    )
+
+    id: Mapped[int] = mapped_column(Integer, primary_key=True)
+    key_hash: Mapped[str] = mapped_column(String(64))
+    pipeline: Mapped[str] = mapped_column(String(64))
+    key: Mapped[str] = mapped_column(Text)
+    target: Mapped[str] = mapped_column(Text)
+    reason: Mapped[str] = mapped_column(String(32))
+    nearest: Mapped[str] = mapped_column(Text, default="")
+    differences: Mapped[list[Any]] = mapped_column(JSON)
+    explanation: Mapped[str] = mapped_column(Text)
+    mending_command: Mapped[str] = mapped_column(Text)
+    count: Mapped[int] = mapped_column(Integer, default=0)
+    first_at: Mapped[datetime] = mapped_column(DateTime(timezone=True), default=now)
+    last_at: Mapped[datetime] = mapped_column(DateTime(timezone=True), default=now)
+
+
+class RevisionRow(Base):
+    """A number that rises with every change of what it is named after (`schedules`, `tokens`), for
+    those who keep copies in memory."""
+
+    __tablename__ = "revisions"
+
+    name: Mapped[str] = mapped_column(String(32), primary_key=True)
+    number: Mapped[int] = mapped_column(Integer, default=0)
 
 
 class TaskRow(Base):
@@ -244,8 +389,9 @@ class RoundRow(Base):
     took its workload over.
 
     `granted` is NULL until the first claim reserves trials; a successor keeps the grant. `holder`
-    names the process behind `worker` (see leases.py). `best_seconds` is the task's best when the
-    round was finished.
+    names the process behind `worker` (see leases.py). When the round is finished `best_seconds` is
+    the task's best, and `seconds` what the round took: building, measuring, and its share of the
+    search.
     """
 
     __tablename__ = "rounds"
@@ -278,6 +424,7 @@ class RoundRow(Base):
     worker: Mapped[str | None] = mapped_column(Text)
     holder: Mapped[str | None] = mapped_column(Text)
     best_seconds: Mapped[float | None] = mapped_column(Float)
+    seconds: Mapped[float | None] = mapped_column(Float)
     created_at: Mapped[datetime] = mapped_column(DateTime(timezone=True), default=now)
     finished_at: Mapped[datetime | None] = mapped_column(DateTime(timezone=True))
 
