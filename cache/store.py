@@ -44,6 +44,7 @@ from tunebook.cache.records import (
     Schedule,
     Workload,
 )
+from tunebook.cache.sessions import Sessions
 from tunebook.cache.tokens import Tokens
 from tunebook.cache.work import (
     BoardPeak,
@@ -97,7 +98,7 @@ class Store:
     - Faults of the database are DatabaseErrors of one line.
 
     What a coordinator needs beside stands in parts of their own, which keep the same contract:
-    `queue`, `fleet`, `tokens`, `statistics` and `catalogue`.
+    `queue`, `fleet`, `tokens`, `sessions`, `statistics` and `catalogue`.
     """
 
     def __init__(self, database: Database, observer: LeaseObserver) -> None:
@@ -106,6 +107,7 @@ class Store:
         self.queue = JobQueue(database, observer)
         self.fleet = Fleet(database, observer)
         self.tokens = Tokens(database)
+        self.sessions = Sessions(database)
         self.statistics = LookupStatistics(database)
         self.catalogue = Catalogue(database)
 

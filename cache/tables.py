@@ -317,6 +317,17 @@ class TokenRow(Base):
     revoked_at: Mapped[datetime | None] = mapped_column(DateTime(timezone=True))
 
 
+class SessionRow(Base):
+    """A browser that signed in with a token; of the secret in its cookie only the hash is known."""
+
+    __tablename__ = "sessions"
+
+    sha256: Mapped[str] = mapped_column(String(64), primary_key=True)
+    token_id: Mapped[int] = mapped_column(ForeignKey("tokens.id"))
+    created_at: Mapped[datetime] = mapped_column(DateTime(timezone=True), default=now)
+    expires_at: Mapped[datetime] = mapped_column(DateTime(timezone=True))
+
+
 class LookupCountRow(Base):
     """How many keys of a target a pipeline looked up in a minute (counted from 1970), by outcome:
     `hit`, or the reason of a miss."""

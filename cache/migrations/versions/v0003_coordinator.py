@@ -156,6 +156,15 @@ def _create_service_tables() -> None:
         _unique("tokens", "sha256"),
     )
     op.create_table(
+        "sessions",
+        sa.Column("sha256", sa.String(length=64), nullable=False),
+        sa.Column("token_id", sa.Integer(), nullable=False),
+        _moment("created_at"),
+        _moment("expires_at"),
+        sa.ForeignKeyConstraint(["token_id"], ["tokens.id"], name=op.f("fk_sessions_token_id")),
+        _primary_key("sessions", "sha256"),
+    )
+    op.create_table(
         "revisions",
         sa.Column("name", sa.String(length=32), nullable=False),
         _number("number"),
@@ -200,6 +209,7 @@ def downgrade() -> None:
         "missed_keys",
         "lookup_counts",
         "revisions",
+        "sessions",
         "tokens",
         "workers",
         "idempotency_keys",
