@@ -63,6 +63,12 @@ class DatabaseError(TunebookError):
     problem_type = "database"
 
 
+class NotFoundError(TunebookError):
+    """Nothing of this number or name is stored."""
+
+    problem_type = "not-found"
+
+
 class BudgetError(TunebookError):
     """A budget that cannot serve what it is for."""
 
