@@ -136,7 +136,7 @@ class NightBudget(_Table):
         if isinstance(self.deadline, datetime):
             if self.deadline.astimezone(timezone.utc) <= now:
                 raise BudgetError(
-                    f"budget.deadline: {self.deadline.isoformat()} is over; give one that is to come"
+                    f"budget.deadline: {self.deadline.isoformat()} is over; give a later one"
                 )
             return self.deadline.astimezone(timezone.utc)
         zone = self.deadline.tzinfo
