@@ -103,6 +103,27 @@ class RecordRow(Base):
         UniqueConstraint("workload_id", "target_id", "emulated", "module_hash"),
         Index("ix_records_fastest", "workload_id", "target_id", "emulated", "verified", "seconds"),
         Index("ix_records_newest", "target_id", "id"),
+        # What is rare, each in an index that is small for it: lists go through these.
+        Index(
+            "ix_records_failed",
+            "error",
+            "id",
+            sqlite_where=text("error IS NOT NULL"),
+            postgresql_where=text("error IS NOT NULL"),
+        ),
+        Index(
+            "ix_records_verified",
+            "id",
+            sqlite_where=text("verified = 1"),
+            postgresql_where=text("verified"),
+        ),
+        Index(
+            "ix_records_unsearched",
+            "source",
+            "id",
+            sqlite_where=text("source <> 'search'"),
+            postgresql_where=text("source <> 'search'"),
+        ),
     )
 
     id: Mapped[int] = mapped_column(Integer, primary_key=True)
@@ -139,6 +160,7 @@ class ScheduleRow(Base):
     """The record that is served: one for real boards, one for emulated ones."""
 
     __tablename__ = "schedules"
+    __table_args__ = (Index("ix_schedules_target", "target_id", "workload_id", "emulated"),)
 
     workload_id: Mapped[int] = mapped_column(ForeignKey("workloads.id"), primary_key=True)
     target_id: Mapped[int] = mapped_column(ForeignKey("targets.id"), primary_key=True)
@@ -152,7 +174,10 @@ class ModelRow(Base):
     only, the one with the highest `saved` was saved last."""
 
     __tablename__ = "models"
-    __table_args__ = (UniqueConstraint("digest", "shapes", "target_id", "compiler", "choices"),)
+    __table_args__ = (
+        UniqueConstraint("digest", "shapes", "target_id", "compiler", "choices"),
+        Index("ix_models_target", "target_id", "digest"),
+    )
 
     id: Mapped[int] = mapped_column(Integer, primary_key=True)
     digest: Mapped[str] = mapped_column(String(64))

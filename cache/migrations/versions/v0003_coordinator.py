@@ -24,6 +24,12 @@ _BUDGET_IDENTITY = {
     "compiler": sa.String(length=128),
 }
 
+_RARE_RECORDS = (
+    ("ix_records_failed", ("error", "id"), "error IS NOT NULL", "error IS NOT NULL"),
+    ("ix_records_verified", ("id",), "verified = 1", "verified"),
+    ("ix_records_unsearched", ("source", "id"), "source <> 'search'", "source <> 'search'"),
+)
+
 
 def _text(name: str, default: str = "", length: int | None = None) -> sa.Column[str]:
     kind = sa.Text() if length is None else sa.String(length=length)
@@ -58,6 +64,7 @@ def upgrade() -> None:
     _create_job_tables()
     _create_service_tables()
     _create_lookup_tables()
+    _create_list_indexes()
 
 
 def _widen_budgets() -> None:
@@ -204,7 +211,25 @@ def _create_lookup_tables() -> None:
     op.create_index("ix_missed_keys_newest", "missed_keys", ["last_at"])
 
 
+def _create_list_indexes() -> None:
+    """For lists of what there is: of records by what is rare of them, and of one target."""
+    for name, columns, sqlite, postgresql in _RARE_RECORDS:
+        op.create_index(
+            name,
+            "records",
+            list(columns),
+            sqlite_where=sa.text(sqlite),
+            postgresql_where=sa.text(postgresql),
+        )
+    op.create_index("ix_schedules_target", "schedules", ["target_id", "workload_id", "emulated"])
+    op.create_index("ix_models_target", "models", ["target_id", "digest"])
+
+
 def downgrade() -> None:
+    op.drop_index("ix_models_target", "models")
+    op.drop_index("ix_schedules_target", "schedules")
+    for name, *_ in _RARE_RECORDS:
+        op.drop_index(name, "records")
     for table in (
         "missed_keys",
         "lookup_counts",
