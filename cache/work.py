@@ -32,7 +32,8 @@ class TaskState:
     verified one, which a look-up would hit. `trials` counts the records of this workload and
     target, failures included. `history` is the best after each finished round, oldest first
     (infinite where every trial until then had failed). `exhausted`: the search found fewer than
-    half of the new candidates that a round asked for, so that no more rounds are proposed.
+    half of the new candidates that a round asked for, so that no more rounds are proposed. What a
+    trial took is the mean over the finished rounds; None before the first.
     """
 
     id: int
@@ -46,12 +47,14 @@ class TaskState:
     history: tuple[float, ...]
     exhausted: bool
     failures: dict[ErrorClass, int]
+    seconds_per_trial: float | None = None
+    board_seconds_per_trial: float | None = None
 
 
 @dataclass(frozen=True)
 class RoundProposal:
-    """A round that a planner wants: up to `size` trials of a task, for a gain in seconds of the
-    model's latency."""
+    """A round that a planner wants: up to `size` trials of a task. `gain` ranks the open rounds of
+    all jobs: a share of the model's latency a second of tuning, times the job's priority."""
 
     task_id: int
     size: int
