@@ -9,8 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tunebook.cache.keys import ScheduleKey
-from tunebook.cache.store import TaskState
-from tunebook.tuner.search.allocation import RoundSizes, propose_rounds
+from tunebook.cache.work import TaskState
+from tunebook.tuner.search.allocation import (
+    DEFAULT_SECONDS_PER_TRIAL,
+    RoundSizes,
+    improvement_exponent,
+    propose_rounds,
+)
 
 _SIZES = RoundSizes(largest=16, first_share=0.4)
 
@@ -70,8 +75,8 @@ def test_a_task_that_stopped_improving_frees_its_share() -> None:
 
 def test_a_first_round_of_failures_does_not_count_as_progress() -> None:
     recovered = _task(1, best_seconds=1e-3, trials=32, history=(float("inf"), 1e-3))
-    (proposal,) = propose_rounds([recovered], 100, 200, _SIZES)
-    assert proposal.gain == pytest.approx(0.8 * 1e-3 / 32)
+    new = _task(1, best_seconds=1e-3, trials=32, history=(1e-3,))
+    assert improvement_exponent(recovered) == improvement_exponent(new)
 
 
 def test_a_task_with_nothing_left_to_try_gets_nothing() -> None:
@@ -83,6 +88,84 @@ def test_a_task_whose_trials_all_failed_is_tried_again_behind_the_others() -> No
     failed = _task(1, trials=16, untuned_seconds=1e-3)
     proposals = propose_rounds([failed, _tried(2, 1e-3)], 100, 100, _SIZES)
     assert [one.task_id for one in proposals] == [2, 1]
+
+
+def test_a_task_that_fails_again_and_again_falls_further_behind() -> None:
+    def failed(number: int, rounds: int) -> TaskState:
+        return _task(number, trials=16 * rounds, history=(float("inf"),) * rounds)
+
+    proposals = propose_rounds([failed(1, 5), failed(2, 1)], 100, 100, _SIZES)
+    assert [one.task_id for one in proposals] == [2, 1]
+
+
+def test_of_two_equal_tasks_the_one_whose_trials_are_quicker_comes_first() -> None:
+    slow = _tried(1, 1e-3, seconds_per_trial=9.0)
+    quick = _tried(2, 1e-3, seconds_per_trial=0.3)
+    proposals = propose_rounds([slow, quick], 100, 100, _SIZES)
+    assert [one.task_id for one in proposals] == [2, 1]
+    assert proposals[0].gain > 2 * proposals[1].gain
+
+
+def test_a_task_without_a_rate_of_its_own_is_expected_to_take_what_the_others_take() -> None:
+    known = _tried(1, 1e-3, seconds_per_trial=5.0)
+    unknown = _tried(2, 1e-3)
+    one, other = propose_rounds([known, unknown], 100, 100, _SIZES)
+    assert one.gain == pytest.approx(other.gain)
+
+
+def test_gains_are_shares_of_the_latency_a_second() -> None:
+    (only,) = propose_rounds([_tried(1, 1e-3)], 100, 100, _SIZES)
+    # By the prior, twice the trials make it 2 ** -0.3 times as slow.
+    assert only.gain == pytest.approx((1 - 2**-0.3) / (16 * DEFAULT_SECONDS_PER_TRIAL))
+
+
+def test_a_model_a_thousand_times_as_slow_has_the_same_gains() -> None:
+    quick = propose_rounds([_tried(1, 1e-6), _tried(2, 3e-6)], 100, 100, _SIZES)
+    slow = propose_rounds([_tried(1, 1e-3), _tried(2, 3e-3)], 100, 100, _SIZES)
+    assert [one.gain for one in slow] == pytest.approx([one.gain for one in quick])
+
+
+def test_a_job_of_double_priority_has_double_the_gains() -> None:
+    tasks = [_tried(1, 1e-3), _tried(2, 3e-3)]
+    once = propose_rounds(tasks, 100, 100, _SIZES)
+    twice = propose_rounds(tasks, 100, 100, _SIZES, priority=2.0)
+    assert [one.gain for one in twice] == pytest.approx([2 * one.gain for one in once])
+
+
+def test_a_first_trial_comes_before_every_other_jobs_further_ones() -> None:
+    small = [_tried(1, 1.0), _task(2, untuned_seconds=1e-9)]
+    urgent = [_tried(1, 1.0, seconds_per_trial=1e-2)]
+    (first,) = propose_rounds(small, 100, 100, _SIZES, priority=0.1)
+    (further,) = propose_rounds(urgent, 100, 100, _SIZES, priority=10.0)
+    assert first.gain > further.gain
+
+
+def test_first_rounds_leave_a_trial_for_each_untried_task_of_the_other_jobs() -> None:
+    proposals = propose_rounds([_task(1), _task(2)], 20, 1000, _SIZES, untried_elsewhere=15)
+    assert sum(one.size for one in proposals) == 5
+
+
+def test_without_a_limit_of_trials_a_small_task_still_gets_a_small_first_round() -> None:
+    tasks = [_task(1, untuned_seconds=98e-3), _task(2, untuned_seconds=2e-3)]
+    sizes = {one.task_id: one.size for one in propose_rounds(tasks, 10**9, 10**9, _SIZES)}
+    assert sizes == {1: 16, 2: 1}
+
+
+@pytest.mark.parametrize(
+    ("history", "lowest", "highest"),
+    [
+        ((1e-3,) * 40, 0.0, 0.1),
+        ((1e-3, 1e-3), 0.1, 0.2),
+        ((8e-3, 4e-3, 2e-3, 1e-3), 0.8, 1.0),
+        ((1.0, 1e-9), 1.0, 1.0),
+    ],
+    ids=["stalled for long", "stalled once", "halved each round", "implausibly fast"],
+)
+def test_the_exponent_goes_by_the_tasks_own_past(
+    history: tuple[float, ...], lowest: float, highest: float
+) -> None:
+    task = _task(1, best_seconds=history[-1], trials=16 * len(history), history=history)
+    assert lowest <= improvement_exponent(task) <= highest
 
 
 @pytest.mark.parametrize("left", [0, -1])
