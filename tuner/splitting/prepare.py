@@ -9,48 +9,22 @@ from typing import Any
 import tvm
 from tvm import relax
 
-from tunebook.cache.errors import ModelError, UsageError
+from tunebook.cache.errors import ModelError
 from tunebook.cache.targets import Target
 from tunebook.tuner.importing.imported_model import ImportedModel
 from tunebook.tuner.llvm_targets import tvm_target
+from tunebook.tuner.splitting.choices import LAYOUTS, Choices
 from tunebook.tuner.splitting.op_names import Operators, OpNameRecorder, fused_operators
 from tunebook.tuner.tvm_compat import attempt, keep_narrow_matmuls
 
-LAYOUTS = ("NCHW", "NHWC")
-_LAYOUT_CHOICE = "layout="
+__all__ = ["Choices", "PreparedModule", "prepare"]
+
 # What a convolution's image and weights are turned to; the model's inputs and outputs stay.
 _CHANNELS_LAST = {
     "relax.nn.conv2d": ["NHWC", "OHWI"],
     # TVM can lower no other; left out, it would follow what stands before it.
     "relax.nn.conv2d_transpose": ["NCHW", "IOHW"],
 }
-
-
-@dataclass(frozen=True)
-class Choices:
-    """What may be chosen about the pipeline; it changes the workloads, so a build repeats it.
-
-    `layout` is that of the images between 2-D convolutions: `NCHW` as models have it, or `NHWC`.
-    """
-
-    layout: str = LAYOUTS[0]
-
-    def __post_init__(self) -> None:
-        if self.layout not in LAYOUTS:
-            raise UsageError(f"the layout is {' or '.join(LAYOUTS)}, not {self.layout!r}")
-
-    def __str__(self) -> str:
-        """The canonical text: empty for the defaults."""
-        return "" if self == Choices() else f"{_LAYOUT_CHOICE}{self.layout}"
-
-    @classmethod
-    def parse(cls, text: str) -> Choices:
-        """Reads the canonical text. Raises UsageError for one of another version of Tunebook."""
-        if not text:
-            return cls()
-        if not text.startswith(_LAYOUT_CHOICE):
-            raise UsageError(f"this Tunebook knows no choice {text!r}; tune the model again")
-        return cls(text.removeprefix(_LAYOUT_CHOICE))
 
 
 @dataclass(frozen=True)
