@@ -156,16 +156,20 @@ class WellEnough(_Table):
 
 
 class NightSettings(_Table):
-    """`min_hit_rate` is asked of every target at the end of the night; None asks for nothing."""
+    """`min_hit_rate` is asked of every target at the end of the night; None asks for nothing.
+    `wait_for_boards`, in seconds, is how long a night waits when boards that nobody has are all
+    that its last jobs wait for."""
 
     min_hit_rate: Share | None = None
+    wait_for_boards: Seconds = 1800.0
     well_enough: WellEnough = WellEnough()
 
 
 class NightFile(_Table):
-    """A night: every model for each of its targets, on one budget."""
+    """A night: every model for each of its targets, on one budget. `name` tells it from the nights
+    of others at the same coordinator."""
 
-    name: Name = ""
+    name: Name
     budget: NightBudget
     settings: NightSettings = NightSettings()
     models: Annotated[tuple[NightModel, ...], Field(min_length=1)]
@@ -233,8 +237,7 @@ def _named(night: NightFile, path: Path) -> NightFile:
     targets = tuple(
         one.model_copy(update={"name": one.name or one.target}) for one in night.targets
     )
-    update = {"name": night.name or path.stem, "models": models, "targets": targets}
-    return night.model_copy(update=update)
+    return night.model_copy(update={"models": models, "targets": targets})
 
 
 def _require_known(night: NightFile, path: Path) -> None:

@@ -1,0 +1,115 @@
+"""What a coordinator says of budgets, jobs and schedules, as a night reads it.
+
+Fields that a night has no use for are left out, so that a newer coordinator may say more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+
+from pydantic import BaseModel, ConfigDict
+
+ENDED = ("done", "failed", "cancelled")
+
+
+class _Document(BaseModel):
+    model_config = ConfigDict(frozen=True)
+
+
+class TrialsDocument(_Document):
+    """Trials of a budget; without a limit the first and the last are None."""
+
+    limit: int | None
+    spent: int
+    left: int | None
+
+
+class SecondsDocument(_Document):
+    """Seconds of a budget; without a limit the first and the last are None."""
+
+    limit: float | None
+    used: float
+    left: float | None
+
+
+class BudgetDocument(_Document):
+    """A budget and what was used of it; `over` names the limit that is reached."""
+
+    id: int
+    name: str = ""
+    trials: TrialsDocument
+    seconds: SecondsDocument
+    board_seconds: SecondsDocument
+    deadline: datetime | None
+    over: str | None
+
+
+class LatencyDocument(_Document):
+    """Seconds of a model's tasks, times their weights, where they are all known."""
+
+    untuned: float | None
+    best: float | None
+    served: float | None
+
+
+class TaskDocument(_Document):
+    """A task of a job; `trials` are all that its workload ever had on the target."""
+
+    key: str
+    weight: int
+    trials: int
+    untuned_seconds: float | None
+    served_seconds: float | None
+    failures: dict[str, int] = {}
+
+
+class JobDocument(_Document):
+    """A job; tasks and log are left out of lists."""
+
+    id: int
+    name: str = ""
+    state: str
+    reason: str = ""
+    waiting_for: str = ""
+    model: str
+    shapes: str | dict[str, list[int]] = ""
+    target: str
+    board_class: str
+    budget: BudgetDocument
+    latency: LatencyDocument | None = None
+    tasks: tuple[TaskDocument, ...] = ()
+    log: str = ""
+
+    @property
+    def has_ended(self) -> bool:
+        return self.state in ENDED
+
+
+class Standing(_Document):
+    """What the cache has for a model on a target: the run time of each schedule that hits, by key,
+    and the keys that miss."""
+
+    hits: dict[str, float]
+    misses: tuple[str, ...]
+
+    @property
+    def wanted(self) -> int:
+        return len(self.hits) + len(self.misses)
+
+
+def served_latency(tasks: Sequence[TaskDocument], hits: dict[str, float]) -> float | None:
+    """Seconds of a model whose hits run as served and the others untuned, times their weights;
+    None where a task that does not hit was never timed."""
+    total = 0.0
+    for task in tasks:
+        seconds = hits.get(task.key, task.untuned_seconds)
+        if seconds is None:
+            return None
+        total += task.weight * seconds
+    return total if tasks else None
+
+
+def untuned_latency(tasks: Sequence[TaskDocument]) -> float | None:
+    """Seconds of a model that runs untuned, times their weights; None where a task is not timed."""
+    return served_latency(tasks, {})

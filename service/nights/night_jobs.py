@@ -1,0 +1,72 @@
+"""The jobs of a night as they are submitted: a model's digest on a canonical target."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from tunebook.cache.errors import ModelError
+from tunebook.service.commands.model_digest import file_digest
+from tunebook.service.nights.night_file import NightFile, NightTarget, WantedJob
+from tunebook.service.nights.night_targets import target_text
+
+_EMULATED_CLASSES = "emulated-"
+
+
+@dataclass(frozen=True)
+class NightJob:
+    """A job of a night. `target` is canonical text; `problem` says why it cannot be submitted, and
+    `digest` is then empty."""
+
+    wanted: WantedJob
+    target: str
+    digest: str
+    problem: str = ""
+
+    @property
+    def emulated(self) -> bool:
+        """Whether its boards are emulated, so that their schedules count as hits."""
+        return self.wanted.target.board_class.startswith(_EMULATED_CLASSES)
+
+    @property
+    def identity(self) -> str:
+        """What makes it this job in whichever night, 32 hex digits."""
+        parts = (
+            self.digest,
+            self.wanted.shapes_text,
+            self.target,
+            self.wanted.target.board_class,
+            self.wanted.model.layout or "",
+        )
+        return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:32]
+
+    @property
+    def label(self) -> str:
+        """The job as people know it: `resnet (x=1,3,224,224) on pi5`."""
+        model = self.wanted.model.name
+        shapes = f" ({self.wanted.shapes_text})" if self.wanted.shapes else ""
+        return f"{model}{shapes} on {self.wanted.target.name}"
+
+
+def night_jobs(night: NightFile, cores: Callable[[str], int | None]) -> tuple[NightJob, ...]:
+    """The jobs of a night, in the file's order; a model that cannot be read is a problem of its
+    own jobs only. `cores` says how many cores boards of a class have, where a target does not.
+
+    Raises TargetError, which is a fault of the file.
+    """
+    targets = {one.name: _target_text(one, cores) for one in night.targets}
+    digests: dict[str, tuple[str, str]] = {}
+    for model in night.models:
+        try:
+            digests[model.name] = (file_digest(model.path), "")
+        except ModelError as error:
+            digests[model.name] = ("", str(error))
+    return tuple(
+        NightJob(wanted, targets[wanted.target.name], *digests[wanted.model.name])
+        for wanted in night.jobs()
+    )
+
+
+def _target_text(target: NightTarget, cores: Callable[[str], int | None]) -> str:
+    return target_text(target.target, cores=lambda: cores(target.board_class))
