@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import re
+import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,7 +17,7 @@ from typing import Any
 from urllib.parse import quote
 
 import platformdirs
-from sqlalchemy import Connection, Engine, create_engine, event
+from sqlalchemy import Connection, Engine, PoolProxiedConnection, create_engine, event
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError, NoSuchModuleError, SQLAlchemyError
 from sqlalchemy.orm import Session
@@ -71,6 +72,7 @@ class Database:
 
     def __init__(self, url: URL, engine: Engine) -> None:
         self.name = _name(url)
+        self.is_file = engine.dialect.name == "sqlite"
         self._engine = engine
         self._write_engine = engine.execution_options(**{_WRITES: True})
         self._schema_engine = engine.execution_options(**{_WRITES: True, _CHANGES_SCHEMA: True})
@@ -87,11 +89,11 @@ class Database:
         url = parse_url(text)
         database = cls._connect(url, read_only=read_only)
         try:
-            with database._explained(), database._engine.connect() as connection:
+            with database.explained(), database._engine.connect() as connection:
                 empty = is_empty(connection)
             if empty and url.drivername == "sqlite" and not read_only:
                 database._create_schema()
-            with database._explained(), database._engine.connect() as connection:
+            with database.explained(), database._engine.connect() as connection:
                 check_version(connection, database.name)
         except BaseException:
             database.close()
@@ -115,19 +117,19 @@ class Database:
     @contextmanager
     def reading(self) -> Iterator[Session]:
         """A session that reads one snapshot."""
-        with self._explained(), Session(self._read_engine) as session:
+        with self.explained(), Session(self._read_engine) as session:
             yield session
 
     @contextmanager
     def writing(self) -> Iterator[Session]:
         """A session that commits when left, and rolls back on an exception."""
-        with self._explained(), Session(self._write_engine) as session, session.begin():
+        with self.explained(), Session(self._write_engine) as session, session.begin():
             yield session
 
     def _create_schema(self) -> str | None:
         """Runs the migrations that are missing; gives the version before, None for none."""
         try:
-            with self._explained(), self._schema_engine.begin() as connection:
+            with self.explained(), self._schema_engine.begin() as connection:
                 before = None if is_empty(connection) else version_of(connection, self.name)
                 create_schema(connection)
             return before
@@ -135,11 +137,16 @@ class Database:
             # Its connection does not check foreign keys.
             self._engine.dispose()
 
+    def connect(self) -> PoolProxiedConnection:
+        """A connection outside of any transaction, for who closes it."""
+        return self._engine.raw_connection()
+
     @contextmanager
-    def _explained(self) -> Iterator[None]:
+    def explained(self) -> Iterator[None]:
+        """Makes what the driver raises meanwhile a DatabaseError."""
         try:
             yield
-        except SQLAlchemyError as error:
+        except (SQLAlchemyError, sqlite3.Error) as error:
             raise explain(error, self.name) from error
 
 

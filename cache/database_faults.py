@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from sqlalchemy.exc import SQLAlchemyError
-
 from tunebook.cache.errors import DatabaseError
 
 # (what the driver's text holds, what it means); the first that fits is told.
@@ -27,7 +25,7 @@ _FAULTS = (
 )
 
 
-def explain(error: SQLAlchemyError, name: str) -> DatabaseError:
+def explain(error: Exception, name: str) -> DatabaseError:
     """The one line for a driver's error; `name` is the database's path or URL without password."""
     text = str(getattr(error, "orig", None) or error)
     for part, meaning in _FAULTS:

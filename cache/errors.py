@@ -18,6 +18,7 @@ class ExitCode(IntEnum):
     DATABASE = 7
     BUDGET = 8
     INCOMPATIBLE = 9
+    SERVER = 10
     INTERRUPTED = 130
 
 
@@ -105,3 +106,30 @@ class LeaseLostError(TunebookError):
     """A round was claimed by another worker meanwhile; stop writing to it."""
 
     problem_type = "lease-lost"
+
+
+class IdempotencyError(TunebookError):
+    """An idempotency key was used before for something else."""
+
+    problem_type = "idempotency-key-reused"
+
+
+class ServerError(TunebookError):
+    """A coordinator that cannot be reached, or that refuses whoever asks or what it is told."""
+
+    exit_code = ExitCode.SERVER
+    problem_type = "server"
+
+
+class ModelNotSplitError(TunebookError):
+    """A model that was never split for a target, of which therefore no key is known."""
+
+    exit_code = ExitCode.SERVER
+    problem_type = "model-not-split"
+
+
+class AmbiguousModelError(TunebookError):
+    """A model that was split in several ways, where nothing says which is meant."""
+
+    exit_code = ExitCode.SERVER
+    problem_type = "ambiguous-model"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -20,6 +20,13 @@ from tunebook.cache.tables import Base, ModelTaskRow, TargetRow, WorkloadRow
 
 # What `key_of` and `workload_key_of` need of a workload.
 KEY_COLUMNS = (WorkloadRow.op, WorkloadRow.buffers, WorkloadRow.compiler, WorkloadRow.hash)
+# What `likeness_of` needs of one.
+LIKENESS_COLUMNS = (
+    WorkloadRow.structure,
+    WorkloadRow.anchor,
+    WorkloadRow.attributes,
+    WorkloadRow.constants,
+)
 # SQLite before 3.32 takes 999 parameters in one statement, and one may need each twice.
 CHUNK = 400
 
@@ -33,11 +40,29 @@ def insert_missing(session: Session, model: type[Base], values: dict[str, Any]) 
 def insert_or_nothing(session: Session, model: type[Base]) -> Any:
     """A statement that inserts rows unless a unique key has them already. A row count is not told
     by every driver where nothing conflicts: let it return something of what was inserted."""
+    return _insert(session, model).on_conflict_do_nothing()
+
+
+def insert_or_update(
+    session: Session,
+    model: type[Base],
+    identity: Sequence[str],
+    change: Callable[[Any], dict[str, Any]],
+) -> Any:
+    """A statement that inserts rows, or changes those that are there by the columns of `identity`;
+    `change` makes new values of the row that was to be inserted."""
+    statement = _insert(session, model)
+    return statement.on_conflict_do_update(
+        index_elements=list(identity), set_=change(statement.excluded)
+    )
+
+
+def _insert(session: Session, model: type[Base]) -> Any:
     table = model.__table__
     assert isinstance(table, Table)
     dialect = session.get_bind().dialect.name
     insert = postgresql.insert if dialect == "postgresql" else sqlite.insert
-    return insert(table).on_conflict_do_nothing()
+    return insert(table)
 
 
 def find_target(session: Session, text: str) -> int | None:
@@ -173,8 +198,13 @@ def workload_of(row: WorkloadRow) -> Workload:
         key=workload_key_of(row),
         tir=_tir_of(row),
         flops=row.flops,
-        likeness=Likeness(row.structure, row.anchor, row.attributes, row.constants),
+        likeness=likeness_of(row),
     )
+
+
+def likeness_of(row: Any) -> Likeness:
+    """The likeness from anything with its columns."""
+    return Likeness(row.structure, row.anchor, row.attributes, row.constants)
 
 
 def _tir_of(row: WorkloadRow) -> str:

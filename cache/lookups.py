@@ -13,7 +13,6 @@ from typing import Any
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from tunebook.cache.errors import UntrustedTraceError
 from tunebook.cache.identities import KEY_COLUMNS, find_ids, key_of
 from tunebook.cache.keys import ScheduleKey
 from tunebook.cache.likeness import LookupHints
@@ -22,7 +21,7 @@ from tunebook.cache.misses import LookupAnswer
 from tunebook.cache.records import Schedule, Source
 from tunebook.cache.stored_records import fastest_trusted
 from tunebook.cache.tables import RecordRow, ScheduleRow, TargetRow, WorkloadRow
-from tunebook.cache.traces import check_trace
+from tunebook.cache.trusted_traces import is_trusted, refusal
 from tunebook.cache.wanted_keys import batches
 
 _log = logging.getLogger(__name__)
@@ -41,19 +40,18 @@ def lookup(
         schedule = served.get(key)
         if schedule is None:
             continue
-        try:
-            check_trace(schedule.trace)
-        except UntrustedTraceError as error:
-            trusted = _next_trusted(session, key, accept_emulated)
-            told = f"record {schedule.record_id} is refused: {error}"
-            if trusted is None:
-                missing_refused[key] = told
-                continue
-            hits[key] = trusted
-            passed_over.append(f"{told}; record {trusted.record_id} of {key} is served instead")
-            _log.warning("%s; `tunebook migrate` withdraws it", passed_over[-1])
-        else:
+        refused = refusal(schedule.trace)
+        if refused is None:
             hits[key] = schedule
+            continue
+        trusted = _next_trusted(session, key, accept_emulated)
+        told = f"record {schedule.record_id} is refused: {refused}"
+        if trusted is None:
+            missing_refused[key] = told
+            continue
+        hits[key] = trusted
+        passed_over.append(f"{told}; record {trusted.record_id} of {key} is served instead")
+        _log.warning("%s; `tunebook migrate` withdraws it", passed_over[-1])
     missing = [key for key in wanted if key not in hits]
     finder = MissFinder(session, accept_emulated=accept_emulated, hints=hints)
     misses = finder.find(missing, missing_refused)
@@ -64,6 +62,13 @@ def served(session: Session, keys: Sequence[ScheduleKey], emulated: bool) -> tup
     """See Store.served."""
     found = _served(session, keys, emulated).values()
     return tuple(schedule for schedule in found if schedule.emulated == emulated)
+
+
+def servable(session: Session, keys: Sequence[ScheduleKey]) -> frozenset[ScheduleKey]:
+    """Those of the keys that have a schedule from a real board, whose trace is trusted."""
+    return frozenset(
+        key for key, one in _served(session, keys, False).items() if is_trusted(one.trace)
+    )
 
 
 def _next_trusted(session: Session, key: ScheduleKey, accept_emulated: bool) -> Schedule | None:

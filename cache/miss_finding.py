@@ -20,15 +20,13 @@ from sqlalchemy.orm import Session
 from tunebook.cache.distances import differences
 from tunebook.cache.keys import ScheduleKey
 from tunebook.cache.likeness import LookupHints
+from tunebook.cache.mending_trials import TRIALS_A_MISS, more
 from tunebook.cache.misses import Difference, Miss, MissReason
 from tunebook.cache.near_queries import Holding
 from tunebook.cache.near_workloads import NearKey, NearWorkloads
 from tunebook.cache.own_records import OwnRecords, own_records
 from tunebook.cache.records import Source
 from tunebook.cache.wanted_keys import WantedKey, wanted_keys
-
-# A round's worth for each miss: enough for the search to leave its first guesses behind.
-_MORE_TRIALS = 16
 
 _HOW_TUNED = {
     MissReason.EQUIVALENT_TARGET: "under another text for the same features of LLVM",
@@ -74,7 +72,7 @@ class _Finding:
         target = shlex.quote(self.key.target)
         command = f"tunebook migrate MODEL --target {target}"
         if self.is_mended_by_search:
-            command = f"tunebook tune MODEL --target {target} --more {more_trials}"
+            command = f"tunebook tune MODEL --target {target} {more(more_trials)}"
         return Miss(
             self.key, self.reason, self.nearest, self.differences, self.explanation, command
         )
@@ -103,7 +101,7 @@ class MissFinder:
             else self._find(one, own.get(one.key, OwnRecords()))
             for one in wanted
         ]
-        more_trials = _MORE_TRIALS * sum(finding.is_mended_by_search for finding in found)
+        more_trials = TRIALS_A_MISS * sum(finding.is_mended_by_search for finding in found)
         return tuple(finding.as_miss(more_trials) for finding in found)
 
     def _find(self, wanted: WantedKey, own: OwnRecords) -> _Finding:

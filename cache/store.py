@@ -21,6 +21,7 @@ from tunebook.cache import (
     stored_records,
     task_states,
 )
+from tunebook.cache.answers import Answers
 from tunebook.cache.catalogue import Catalogue
 from tunebook.cache.database import Database
 from tunebook.cache.exported_records import ExportedRecord, ExportSurvey
@@ -44,6 +45,7 @@ from tunebook.cache.records import (
     Schedule,
     Workload,
 )
+from tunebook.cache.revisions import RevisionWatch
 from tunebook.cache.sessions import Sessions
 from tunebook.cache.tokens import Tokens
 from tunebook.cache.work import (
@@ -98,16 +100,18 @@ class Store:
     - Faults of the database are DatabaseErrors of one line.
 
     What a coordinator needs beside stands in parts of their own, which keep the same contract:
-    `queue`, `fleet`, `tokens`, `sessions`, `statistics` and `catalogue`.
+    `queue`, `fleet`, `tokens`, `sessions`, `revisions`, `answers`, `statistics` and `catalogue`.
     """
 
     def __init__(self, database: Database, observer: LeaseObserver) -> None:
         self._database = database
         self._observer = observer
-        self.queue = JobQueue(database, observer)
-        self.fleet = Fleet(database, observer)
+        self.fleet = Fleet(database, observer.another())
+        self.queue = JobQueue(database, observer, self.fleet)
         self.tokens = Tokens(database)
         self.sessions = Sessions(database)
+        self.revisions = RevisionWatch(database)
+        self.answers = Answers(database, self.revisions)
         self.statistics = LookupStatistics(database)
         self.catalogue = Catalogue(database)
 
@@ -130,6 +134,7 @@ class Store:
         return cls(database, LeaseObserver(lease_seconds, monotonic))
 
     def close(self) -> None:
+        self.revisions.close()
         self._database.close()
 
     def __enter__(self) -> Store:
@@ -386,16 +391,20 @@ class Store:
         job_id: int | None = None,
         board_classes: Sequence[str] | None = None,
         task_ids: Collection[int] | None = None,
+        *,
+        searched: bool = False,
     ) -> ClaimedRound | None:
         """Claims the open round with the highest gain (of one job, of these board classes, of these
-        tasks, where given), expiring dead leases first; reserves its
-        trials in the same transaction, or as many as the budget has left. A round whose budget
-        grants nothing is closed. None when there is nothing to claim: ask again after a second,
-        since a lease is only seen to be dead by one who watches it."""
-        with self._database.writing() as session:
-            return rounds.claim_round(
-                session, self._observer, worker, job_id, board_classes, task_ids
-            )
+        tasks, where given; with `searched`, of submitted jobs that are searched for), expiring dead
+        leases first; reserves its trials in the same transaction, or as many as the budget has
+        left. A round whose budget grants nothing is closed. None when there is nothing to claim:
+        ask again after a second, since a lease is only seen to be dead by one who watches it."""
+        wanted = rounds.WantedRounds(job_id, board_classes, task_ids, searched)
+        while True:
+            with self._database.writing() as session:
+                claim = rounds.claim_round(session, self._observer, worker, wanted)
+            if not claim.again:
+                return claim.round
 
     def beat(self, round_id: int, epoch: int) -> None:
         """Says that the worker lives. Raises LeaseLostError when another worker claimed the round
@@ -423,11 +432,12 @@ class Store:
         with self._database.writing() as session:
             return slots.store_result(session, round_id, epoch, slot, measurement)
 
-    def finish_round(self, round_id: int, epoch: int) -> None:
+    def finish_round(self, round_id: int, epoch: int, seconds: float | None = None) -> None:
         """Closes the round, gives back what was granted and not charged, appends to history.
-        Raises LeaseLostError."""
+        `seconds` is what the round took: building, measuring, and its share of the search. Raises
+        LeaseLostError."""
         with self._database.writing() as session:
-            rounds.finish_round(session, round_id, epoch)
+            rounds.finish_round(session, round_id, epoch, seconds)
 
     # --- boards ------------------------------------------------------------------------------
     def board_peak(self, board_class: str, target: str) -> BoardPeak | None:

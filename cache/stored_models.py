@@ -9,13 +9,17 @@ from sqlalchemy import delete, func, select, update
 from sqlalchemy.orm import Session
 
 from tunebook.cache.identities import (
+    KEY_COLUMNS,
+    LIKENESS_COLUMNS,
     ensure_target,
     ensure_workload,
-    find_target,
     insert_missing,
+    likeness_of,
+    workload_key_of,
     workload_of,
 )
-from tunebook.cache.records import Model, Task
+from tunebook.cache.records import Model, Task, Workload
+from tunebook.cache.revisions import SCHEDULES, bump
 from tunebook.cache.tables import ModelRow, ModelTaskRow, TargetRow, WorkloadRow
 
 
@@ -41,6 +45,7 @@ def save_model(session: Session, model: Model) -> int:
     ids = {task.workload.key: ensure_workload(session, task.workload) for task in ordered}
     _note_saved(session, model_id, identity)
     _save_tasks(session, model_id, [(ids[task.workload.key], task.weight) for task in model.tasks])
+    bump(session, SCHEDULES)
     return model_id
 
 
@@ -79,32 +84,69 @@ def find_model(
     session: Session, digest: str, shapes: str, target: str, compiler: str
 ) -> Model | None:
     """The model with its tasks, the one saved last where choices differ."""
-    row = session.scalar(
-        select(ModelRow)
-        .where(
-            ModelRow.digest == digest,
-            ModelRow.shapes == shapes,
-            ModelRow.target_id == find_target(session, target),
-            ModelRow.compiler == compiler,
-        )
-        .order_by(ModelRow.saved.desc(), ModelRow.id.desc())
-        .limit(1)
-    )
+    of_shapes = (ModelRow.shapes == shapes, ModelRow.compiler == compiler)
+    row = session.execute(_latest_first(digest, target).where(*of_shapes).limit(1)).first()
     if row is None:
         return None
-    features = session.scalar(select(TargetRow.features).where(TargetRow.id == row.target_id))
     tasks = session.execute(
         select(WorkloadRow, ModelTaskRow.weight)
         .join(ModelTaskRow, ModelTaskRow.workload_id == WorkloadRow.id)
         .where(ModelTaskRow.model_id == row.id)
         .order_by(ModelTaskRow.position)
     )
+    return _model(
+        row, digest, target, [Task(workload_of(workload), weight) for workload, weight in tasks]
+    )
+
+
+def find_splits(
+    session: Session, digest: str, target: str, compiler: str | None
+) -> tuple[Model, ...]:
+    """The splits of a model for a target, by one compiler or all: of each shapes and compiler the
+    one saved last. Without programs, which is all that a look-up needs."""
+    statement = _latest_first(digest, target)
+    if compiler is not None:
+        statement = statement.where(ModelRow.compiler == compiler)
+    latest: dict[tuple[str, str], Any] = {}
+    for row in session.execute(statement):
+        latest.setdefault((row.shapes, row.compiler), row)
+    return tuple(
+        _model(row, digest, target, _tasks_without_programs(session, row.id))
+        for row in latest.values()
+    )
+
+
+def _latest_first(digest: str, target: str) -> Any:
+    return (
+        select(
+            ModelRow.id, ModelRow.shapes, ModelRow.compiler, ModelRow.choices, TargetRow.features
+        )
+        .join(TargetRow, TargetRow.id == ModelRow.target_id)
+        .where(ModelRow.digest == digest, TargetRow.text == target)
+        .order_by(ModelRow.saved.desc(), ModelRow.id.desc())
+    )
+
+
+def _tasks_without_programs(session: Session, model_id: int) -> list[Task]:
+    rows = session.execute(
+        select(*KEY_COLUMNS, *LIKENESS_COLUMNS, WorkloadRow.flops, ModelTaskRow.weight)
+        .join(ModelTaskRow, ModelTaskRow.workload_id == WorkloadRow.id)
+        .where(ModelTaskRow.model_id == model_id)
+        .order_by(ModelTaskRow.position)
+    )
+    return [
+        Task(Workload(workload_key_of(row), "", row.flops, likeness_of(row)), row.weight)
+        for row in rows
+    ]
+
+
+def _model(row: Any, digest: str, target: str, tasks: Sequence[Task]) -> Model:
     return Model(
         digest=digest,
-        shapes=shapes,
+        shapes=row.shapes,
         target=target,
-        compiler=compiler,
+        compiler=row.compiler,
         choices=row.choices,
-        tasks=tuple(Task(workload_of(workload), weight) for workload, weight in tasks),
-        target_features=features or "",
+        tasks=tuple(tasks),
+        target_features=row.features,
     )

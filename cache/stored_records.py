@@ -8,13 +8,14 @@ from typing import Any
 from sqlalchemy import delete, select, update
 from sqlalchemy.orm import Session, defer
 
-from tunebook.cache.errors import DatabaseError, UntrustedTraceError
+from tunebook.cache.errors import DatabaseError
 from tunebook.cache.identities import find_ids, find_target, insert_missing, key_of
 from tunebook.cache.imported_records import forget_unreplayed
 from tunebook.cache.keys import ScheduleKey
 from tunebook.cache.records import Candidate, ErrorClass, Measurement, Record, Source
+from tunebook.cache.revisions import SCHEDULES, bump
 from tunebook.cache.tables import OriginRow, RecordRow, ScheduleRow, TargetRow, WorkloadRow
-from tunebook.cache.traces import check_trace
+from tunebook.cache.trusted_traces import is_trusted
 
 # Long compiler output helps nobody twice; what is kept still shows the cause.
 ERROR_TEXT_LIMIT = 4000
@@ -202,12 +203,15 @@ def _choose_served(session: Session, row: Any) -> None:
     }
     verified = _verified(session, **place)
     # Where no trace is trusted, a look-up names the one that it refuses.
-    best = next(filter(_is_trusted, verified), verified[0] if verified else None)
+    best = next(
+        (one for one in verified if is_trusted(one.trace)), verified[0] if verified else None
+    )
     session.execute(delete(ScheduleRow).filter_by(**place))
     if best is not None:
         insert_missing(
             session, ScheduleRow, {**place, "record_id": best.id, "seconds": best.seconds}
         )
+    bump(session, SCHEDULES)
 
 
 def fastest_trusted(
@@ -215,7 +219,7 @@ def fastest_trusted(
 ) -> Any | None:
     """The record that may be served, as `_verified` reads it; None where nothing may."""
     verified = _verified(session, workload_id, target_id, emulated)
-    return next(filter(_is_trusted, verified), None)
+    return next((one for one in verified if is_trusted(one.trace)), None)
 
 
 def _verified(session: Session, workload_id: int, target_id: int, emulated: bool) -> Sequence[Any]:
@@ -237,14 +241,6 @@ def _verified(session: Session, workload_id: int, target_id: int, emulated: bool
         )
         .order_by(RecordRow.seconds, RecordRow.id)
     ).all()
-
-
-def _is_trusted(record: Any) -> bool:
-    try:
-        check_trace(record.trace)
-    except UntrustedTraceError:
-        return False
-    return True
 
 
 def _records() -> Any:
