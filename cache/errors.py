@@ -121,6 +121,10 @@ class ServerError(TunebookError):
     problem_type = "server"
 
 
+class UnreachableError(ServerError):
+    """A coordinator that did not answer, or said that it cannot now: asking again may help."""
+
+
 class ModelNotSplitError(TunebookError):
     """A model that was never split for a target, of which therefore no key is known."""
 
