@@ -49,10 +49,25 @@ class ReplayTrace:
 
 
 @dataclass(frozen=True)
+class ShowScheduled:
+    """A trace to be replayed on a program, both JSON texts, for a person to read what comes out."""
+
+    tir: str
+    trace: str
+
+
+@dataclass(frozen=True)
 class Replayed:
     """The hash of what the trace made of the program."""
 
     module_hash: str
+
+
+@dataclass(frozen=True)
+class Script:
+    """A scheduled program as TVMScript."""
+
+    text: str
 
 
 @dataclass(frozen=True)
@@ -64,9 +79,9 @@ class Refused:
     untrusted: bool = False
 
 
-Message = LoadProgram | ReplayTrace
+Message = LoadProgram | ReplayTrace | ShowScheduled
 # A program that was loaded is the workload that it makes, with an op that was read off it.
-Answer = Workload | Replayed | Refused
+Answer = Workload | Replayed | Script | Refused
 
 
 class ForeignPrograms:

@@ -2,17 +2,29 @@
 
 from __future__ import annotations
 
+import resource
 from functools import lru_cache
 from typing import Any
 
 from tunebook.cache.errors import UntrustedProgramError, UntrustedTraceError
 from tunebook.tuner.child_process import Answer, Handler, serve_parent
-from tunebook.tuner.interchange.foreign_programs import LoadProgram, Refused, Replayed
+from tunebook.tuner.interchange.foreign_programs import (
+    LoadProgram,
+    Refused,
+    Replayed,
+    Script,
+    ShowScheduled,
+)
 from tunebook.tuner.one_line import one_line
 from tunebook.tuner.tvm_compat import check_versions, load_cpu_intrinsics
 
 
+# TVM and the largest of programs take less than one.
+_MEMORY_LIMIT = 4 * 2**30
+
+
 def _start() -> Handler:
+    _limit_memory()
     check_versions()
     load_cpu_intrinsics()
     # Only now: a wrong version of TVM may crash on import.
@@ -28,7 +40,10 @@ def _start() -> Handler:
     def answer_to(message: Any) -> Any:
         if isinstance(message, LoadProgram):
             return foreign_workload(message.text)
-        return Replayed(module_hash(replay(program(message.tir), message.trace).mod))
+        scheduled = replay(program(message.tir), message.trace).mod
+        if isinstance(message, ShowScheduled):
+            return Script(scheduled.script())
+        return Replayed(module_hash(scheduled))
 
     def handle(message: Any, answer: Answer) -> None:
         try:
@@ -40,6 +55,12 @@ def _start() -> Handler:
         answer(result)
 
     return handle
+
+
+def _limit_memory() -> None:
+    _, hard = resource.getrlimit(resource.RLIMIT_AS)
+    limit = _MEMORY_LIMIT if hard == resource.RLIM_INFINITY else min(hard, _MEMORY_LIMIT)
+    resource.setrlimit(resource.RLIMIT_AS, (limit, hard))
 
 
 if __name__ == "__main__":

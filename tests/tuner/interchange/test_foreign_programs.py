@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import resource
 from collections.abc import Callable, Iterator
 
+import psutil
 import pytest
 import tvm
 from near_programs import A76, matmul, random_traces
@@ -18,10 +20,13 @@ from tunebook.tuner.interchange.foreign_programs import (
     Refused,
     Replayed,
     ReplayTrace,
+    Script,
+    ShowScheduled,
 )
 from tunebook.tuner.interchange.foreign_workload import foreign_workload
 from tunebook.tuner.splitting.prepare import prepare
 from tunebook.tuner.splitting.split import split
+from tunebook.tuner.traces.replay import replay
 
 
 @pytest.mark.parametrize(
@@ -98,3 +103,21 @@ class TestProcesses:
         assert refused.untrusted
         assert "pragma_import_c" in refused.reason
         assert unread == Refused("the program is refused: it is not JSON of a program", True)
+
+    def test_a_scheduled_program_is_shown_as_tvm_writes_it(self, foreign: ForeignPrograms) -> None:
+        tir = matmul(16, 16, 16)
+        (trace,) = random_traces(tir, A76, 1)
+        (shown,) = foreign.answers([ShowScheduled(tir, trace)])
+        assert isinstance(shown, Script)
+        unscheduled = tvm.ir.load_json(tir).script()
+        assert shown.text == replay(tvm.ir.load_json(tir), trace).mod.script() != unscheduled
+
+    def test_a_process_may_not_take_all_memory(self, foreign: ForeignPrograms) -> None:
+        list(foreign.answers([LoadProgram("{}"), LoadProgram("{}")]))
+        limits = [
+            resource.prlimit(child.pid, resource.RLIMIT_AS)[0]
+            for child in psutil.Process().children()
+            if "tunebook.tuner.interchange.loading_process" in child.cmdline()
+        ]
+        assert limits
+        assert all(limit <= 4 * 2**30 for limit in limits)
