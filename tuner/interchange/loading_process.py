@@ -18,7 +18,6 @@ from tunebook.tuner.interchange.foreign_programs import (
 from tunebook.tuner.one_line import one_line
 from tunebook.tuner.tvm_compat import check_versions, load_cpu_intrinsics
 
-
 # TVM and the largest of programs take less than one.
 _MEMORY_LIMIT = 4 * 2**30
 
