@@ -1,20 +1,24 @@
 """Budgets: all arithmetic of trials. `spent <= granted <= trial_limit`, whatever happens when.
 
 A trial is reserved for a round, then charged when its result is stored, or given back when the
-round ends. Whoever locks a budget locks no job and no round after it.
+round ends. One that reached its limit of seconds, board seconds or its deadline grants nothing
+more. Whoever locks a budget locks no job, no round and no other budget after it.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from sqlalchemy import ScalarSelect, select, update
+from sqlalchemy import ColumnElement, ScalarSelect, and_, or_, select, update
 from sqlalchemy.orm import Session
 
 from tunebook.cache.errors import BudgetError, DatabaseError
 from tunebook.cache.identities import insert_missing
-from tunebook.cache.tables import BudgetRow, JobRow, ModelRow
+from tunebook.cache.tables import BudgetRow, JobRow, ModelRow, now
 from tunebook.cache.work import Budget
+
+# The limit of a budget that does not limit trials.
+UNLIMITED_TRIALS = 10**9
 
 
 def read_budget(session: Session, job_id: int) -> Budget:
@@ -74,17 +78,36 @@ def lower_limit(session: Session, job_id: int, trials: int) -> None:
 def reserve(session: Session, job_id: int, trials: int) -> int:
     """Grants as many trials as are left, up to `trials`; gives how many."""
     budget = session.execute(
-        select(BudgetRow.id, BudgetRow.trial_limit, BudgetRow.granted)
+        select(BudgetRow.id, BudgetRow.trial_limit, BudgetRow.granted, in_time().label("in_time"))
         .where(BudgetRow.id == _budget_of(job_id))
         .with_for_update()
     ).one()
-    grant = min(trials, int(budget.trial_limit - budget.granted))
+    grant = min(trials, int(budget.trial_limit - budget.granted)) if budget.in_time else 0
     if grant <= 0:
         return 0
     session.execute(
         update(BudgetRow).where(BudgetRow.id == budget.id).values(granted=BudgetRow.granted + grant)
     )
     return grant
+
+
+def is_in_time(session: Session, job_id: int) -> bool:
+    """Whether what was granted may still be used."""
+    return bool(
+        session.execute(select(in_time()).where(BudgetRow.id == _budget_of(job_id))).scalar_one()
+    )
+
+
+def in_time() -> ColumnElement[bool]:
+    """Of a budget that reached none of its limits but perhaps that of trials."""
+    return and_(
+        or_(BudgetRow.deadline.is_(None), BudgetRow.deadline > now()),
+        or_(BudgetRow.seconds_limit.is_(None), BudgetRow.used_seconds < BudgetRow.seconds_limit),
+        or_(
+            BudgetRow.board_seconds_limit.is_(None),
+            BudgetRow.board_seconds < BudgetRow.board_seconds_limit,
+        ),
+    )
 
 
 def charge(session: Session, job_id: int) -> None:

@@ -11,6 +11,7 @@ from sqlalchemy.orm import Session
 from tunebook.cache.budgets import ensure_budget, set_limit
 from tunebook.cache.errors import DatabaseError
 from tunebook.cache.identities import insert_missing
+from tunebook.cache.job_events import STATE, append_event
 from tunebook.cache.rounds import close_open_rounds
 from tunebook.cache.tables import OPEN, JobRow, ModelRow, ModelTaskRow, TaskRow, now
 
@@ -35,7 +36,7 @@ def submit_job(
     # Job, rounds, budget: whoever needs several of them locks them in this order.
     raised = set_limit(session, budget_id, trials, more)
     if created:
-        _add_tasks(session, job_id, model, board_class, emulated)
+        add_tasks(session, job_id, model, board_class, emulated)
     if raised:
         session.execute(update(TaskRow).where(TaskRow.job_id == job_id).values(exhausted=False))
     return job_id
@@ -66,20 +67,39 @@ def job_is_open(session: Session, job_id: int) -> bool:
     return session.scalar(select(JobRow.state).where(JobRow.id == job_id)) == OPEN
 
 
-def finish_job(session: Session, job_id: int, state: str, reason: str) -> None:
-    """Closes the job's open rounds too, and gives back what they had not spent."""
-    session.execute(
+def finish_job(session: Session, job_id: int, state: str, reason: str, log: str = "") -> None:
+    """Closes the job's open rounds too, and gives back what they had not spent. Whoever works on
+    one of its stages learns so with the next beat."""
+    submitted = session.scalar(
         update(JobRow)
         .where(JobRow.id == job_id, JobRow.state == OPEN)
-        .values(state=state, reason=reason, finished_at=now())
+        .values(
+            state=state,
+            reason=reason,
+            log=log,
+            finished_at=now(),
+            epoch=JobRow.epoch + 1,
+            worker=None,
+            holder=None,
+        )
+        .returning(JobRow.submitted)
     )
     close_open_rounds(session, job_id)
+    if submitted:
+        append_event(session, job_id, STATE, {"state": state, "reason": reason})
 
 
-def _add_tasks(
-    session: Session, job_id: int, model: ModelRow, board_class: str, emulated: bool
-) -> None:
-    """Tasks start from what earlier jobs on the same class of board found out about them."""
+def add_tasks(
+    session: Session,
+    job_id: int,
+    model: ModelRow,
+    board_class: str,
+    emulated: bool,
+    *,
+    try_again: bool = False,
+) -> int:
+    """Tasks start from what earlier jobs on the same class of board found out about them, but for
+    being exhausted where they are to be tried again. Gives how many there are."""
     weights: dict[int, int] = defaultdict(int)
     for workload, weight in session.execute(
         select(ModelTaskRow.workload_id, ModelTaskRow.weight)
@@ -112,8 +132,9 @@ def _add_tasks(
             target_id=model.target_id,
             weight=weight,
             untuned_seconds=untuned.get(workload),
-            exhausted=exhausted.get(workload, False),
+            exhausted=exhausted.get(workload, False) and not try_again,
         )
         for workload, weight in weights.items()
     )
     session.flush()
+    return len(weights)

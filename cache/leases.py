@@ -1,4 +1,4 @@
-"""When the lease of a round is dead.
+"""When the lease of a round, of a job's stage, or of a worker's presence is dead.
 
 A lease dies when its `beat` has not moved for `lease_seconds` on the observer's own monotonic
 clock, so a stepped wall clock costs nothing; or at once when its holder was a process of this
@@ -12,7 +12,9 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from tunebook.cache.tables import RoundRow
+from tunebook.cache.tables import JobRow, RoundRow, WorkerRow
+
+Leased = RoundRow | JobRow | WorkerRow
 
 
 @dataclass(frozen=True)
@@ -48,27 +50,37 @@ class Holder:
 
 @dataclass(frozen=True)
 class Lease:
-    """The lease of a claimed round as it stood when it was read: any sign of life changes it."""
+    """A lease as it stood when it was read: any sign of life changes it. `id` is the round's or the
+    job's, or the worker's name."""
 
-    round_id: int
+    id: int | str
     epoch: int
     beat: int
 
     @classmethod
-    def of(cls, row: RoundRow) -> Lease:
+    def of(cls, row: Leased) -> Lease:
+        if isinstance(row, WorkerRow):
+            return cls(row.name, 0, row.beat)
         return cls(row.id, row.epoch, row.beat)
 
 
 class LeaseObserver:
-    """Remembers when each claimed round's beat last moved, as seen from this process."""
+    """Remembers when each lease's beat last moved, as seen from this process.
+
+    It forgets what it is not shown: rounds, jobs and workers each need an observer of their own.
+    """
 
     def __init__(self, lease_seconds: float, monotonic: Callable[[], float]) -> None:
         self._lease_seconds = lease_seconds
         self._monotonic = monotonic
         self._since: dict[Lease, float] = {}
 
-    def dead(self, claimed: Iterable[RoundRow]) -> list[Lease]:
-        """Those leases that are dead, in the order of the rounds; `claimed` is all there are."""
+    def another(self) -> LeaseObserver:
+        """One for leases of another kind, with the same clock."""
+        return LeaseObserver(self._lease_seconds, self._monotonic)
+
+    def dead(self, claimed: Iterable[Leased]) -> list[Lease]:
+        """Those leases that are dead, in the order given; `claimed` is all there are."""
         now = self._monotonic()
         since: dict[Lease, float] = {}
         dead: list[Lease] = []
@@ -81,7 +93,7 @@ class LeaseObserver:
         return dead
 
 
-def _holder_is_gone(row: RoundRow) -> bool:
+def _holder_is_gone(row: Leased) -> bool:
     holder = Holder.parse(row.holder or "")
     return holder is not None and holder.is_known_dead()
 

@@ -7,20 +7,24 @@ more, another worker took the round over and the write is refused with LeaseLost
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Select, func, select, update
+from sqlalchemy import Select, func, or_, select, update
 from sqlalchemy.orm import Session
 
-from tunebook.cache.budgets import give_back, reserve
+from tunebook.cache.budgets import give_back, in_time, is_in_time, reserve
 from tunebook.cache.errors import DatabaseError, LeaseLostError
+from tunebook.cache.finished_rounds import read_finished_round
 from tunebook.cache.identities import insert_missing, key_of
+from tunebook.cache.job_events import ROUND, append_event
 from tunebook.cache.leases import Holder, Lease, LeaseObserver
 from tunebook.cache.records import Candidate, Source
 from tunebook.cache.tables import (
     CLOSED,
     FINISHED,
     OPEN,
+    BudgetRow,
     JobRow,
     RecordRow,
     RoundRow,
@@ -31,6 +35,9 @@ from tunebook.cache.tables import (
     now,
 )
 from tunebook.cache.work import ClaimedRound, RoundProposal, Slot
+
+# The stage of a job in which anybody may claim its rounds.
+_SEARCH_STAGE = "search"
 
 
 def propose_rounds(
@@ -128,34 +135,46 @@ def withdraw_rounds(session: Session, job_id: int) -> None:
         close_round(session, round_id, CLOSED)
 
 
+@dataclass(frozen=True)
+class WantedRounds:
+    """Which open rounds a worker claims: of one job, of these board classes, of these tasks, where
+    given; with `searched`, those that submitted jobs search for."""
+
+    job_id: int | None = None
+    board_classes: Collection[str] | None = None
+    task_ids: Collection[int] | None = None
+    searched: bool = False
+
+
+@dataclass(frozen=True)
+class RoundClaim:
+    """The round that was claimed, if any. `again`: one was closed instead, since its budget grants
+    nothing; the next is claimed in a transaction of its own, as it may lock another budget."""
+
+    round: ClaimedRound | None = None
+    again: bool = False
+
+
 def claim_round(
-    session: Session,
-    observer: LeaseObserver,
-    worker: str,
-    job_id: int | None,
-    board_classes: Sequence[str] | None,
-    task_ids: Collection[int] | None,
-) -> ClaimedRound | None:
+    session: Session, observer: LeaseObserver, worker: str, wanted: WantedRounds
+) -> RoundClaim:
     """See Store.claim_round."""
-    _expire_dead_leases(session, observer)
-    while True:
-        row: RoundRow | None = session.scalars(
-            _free_rounds(job_id, board_classes, task_ids)
-        ).first()
-        if row is None:
-            return None
-        if row.granted is None:
-            row.granted = reserve(session, row.job_id, row.size)
-        if row.granted > 0:
-            break
+    expire_dead_leases(session, observer)
+    row: RoundRow | None = session.scalars(_free_rounds(wanted)).first()
+    if row is None:
+        return RoundClaim()
+    if row.granted is None:
+        row.granted = reserve(session, row.job_id, row.size)
+        session.flush()
+    if row.granted <= 0 or not is_in_time(session, row.job_id):
         close_round(session, row.id, CLOSED)
-        session.expire(row)
+        return RoundClaim(again=True)
     row.epoch += 1
     row.beat += 1
     row.worker = worker
     row.holder = str(Holder.this_process())
     session.flush()
-    return _claimed(session, row)
+    return RoundClaim(_claimed(session, row))
 
 
 def _dead_leases(session: Session, observer: LeaseObserver) -> list[Lease]:
@@ -167,12 +186,12 @@ def _dead_leases(session: Session, observer: LeaseObserver) -> list[Lease]:
     return observer.dead(claimed)
 
 
-def _expire_dead_leases(session: Session, observer: LeaseObserver) -> None:
+def expire_dead_leases(session: Session, observer: LeaseObserver) -> None:
     for lease in _dead_leases(session, observer):
         session.execute(
             update(RoundRow)
             .where(
-                RoundRow.id == lease.round_id,
+                RoundRow.id == lease.id,
                 RoundRow.epoch == lease.epoch,
                 RoundRow.beat == lease.beat,
             )
@@ -180,9 +199,7 @@ def _expire_dead_leases(session: Session, observer: LeaseObserver) -> None:
         )
 
 
-def _free_rounds(
-    job_id: int | None, board_classes: Sequence[str] | None, task_ids: Collection[int] | None
-) -> Select[Any]:
+def _free_rounds(wanted: WantedRounds) -> Select[Any]:
     statement = (
         select(RoundRow)
         .join(JobRow, JobRow.id == RoundRow.job_id)
@@ -192,12 +209,21 @@ def _free_rounds(
         .with_for_update(skip_locked=True, of=RoundRow)
         .execution_options(populate_existing=True)
     )
-    if job_id is not None:
-        statement = statement.where(RoundRow.job_id == job_id)
-    if board_classes is not None:
-        statement = statement.where(JobRow.board_class.in_(board_classes))
-    if task_ids is not None:
-        statement = statement.where(RoundRow.task_id.in_(task_ids))
+    if wanted.job_id is not None:
+        statement = statement.where(RoundRow.job_id == wanted.job_id)
+    if wanted.board_classes is not None:
+        statement = statement.where(JobRow.board_class.in_(wanted.board_classes))
+    if wanted.task_ids is not None:
+        statement = statement.where(RoundRow.task_id.in_(wanted.task_ids))
+    if wanted.searched:
+        statement = statement.join(BudgetRow, BudgetRow.id == JobRow.budget_id).where(
+            JobRow.submitted,
+            JobRow.stage == _SEARCH_STAGE,
+            # What nothing can be granted to is passed over: it may be granted later, when rounds
+            # in flight give back, and else is closed with its job.
+            or_(RoundRow.granted.is_not(None), BudgetRow.granted < BudgetRow.trial_limit),
+            in_time(),
+        )
     return statement
 
 
@@ -247,10 +273,14 @@ def beat(session: Session, round_id: int, epoch: int) -> None:
         )
 
 
-def finish_round(session: Session, round_id: int, epoch: int) -> None:
+def finish_round(session: Session, round_id: int, epoch: int, seconds: float | None) -> None:
     """See Store.finish_round."""
     beat(session, round_id, epoch)
+    session.execute(update(RoundRow).where(RoundRow.id == round_id).values(seconds=seconds))
     close_round(session, round_id, FINISHED)
+    finished = read_finished_round(session, round_id)
+    if finished is not None:
+        append_event(session, finished.job_id, ROUND, finished.as_event())
 
 
 def close_open_rounds(session: Session, job_id: int) -> None:

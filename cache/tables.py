@@ -211,7 +211,10 @@ class BudgetRow(Base):
     """
 
     __tablename__ = "budgets"
-    __table_args__ = (UniqueConstraint("digest", "shapes", "target_id", "compiler"),)
+    __table_args__ = (
+        UniqueConstraint("digest", "shapes", "target_id", "compiler"),
+        Index("ix_budgets_name", "name"),
+    )
 
     id: Mapped[int] = mapped_column(Integer, primary_key=True)
     digest: Mapped[str | None] = mapped_column(String(64))
@@ -252,6 +255,7 @@ class JobRow(Base):
             postgresql_where=text("state = 'open' AND NOT submitted"),
         ),
         Index("ix_jobs_state", "state", "stage"),
+        Index("ix_jobs_budget", "budget_id"),
     )
 
     id: Mapped[int] = mapped_column(Integer, primary_key=True)

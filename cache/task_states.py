@@ -49,6 +49,8 @@ def task_states(session: Session, job_id: int) -> list[TaskState]:
             history=tuple(measured.history.get(task.workload_id, ())),
             exhausted=task.exhausted,
             failures=dict(measured.failures.get(task.workload_id, {})),
+            seconds_per_trial=measured.seconds_per_trial(task.workload_id),
+            board_seconds_per_trial=measured.board_seconds_per_trial(task.workload_id),
         )
         for task, workload, target in tasks
     ]
@@ -63,6 +65,17 @@ class _Measured:
         self.trials: dict[int, int] = defaultdict(int)
         self.history: dict[int, list[float]] = defaultdict(list)
         self.failures: dict[int, dict[ErrorClass, int]] = defaultdict(dict)
+        self._board_seconds: dict[int, float] = defaultdict(float)
+        self._timed_seconds: dict[int, float] = defaultdict(float)
+        self._timed_trials: dict[int, int] = defaultdict(int)
+
+    def seconds_per_trial(self, workload: int) -> float | None:
+        trials = self._timed_trials.get(workload, 0)
+        return self._timed_seconds[workload] / trials if trials else None
+
+    def board_seconds_per_trial(self, workload: int) -> float | None:
+        trials = self.trials.get(workload, 0)
+        return self._board_seconds[workload] / trials if trials else None
 
     @classmethod
     def read(cls, session: Session, job_id: int, emulated: bool) -> _Measured:
@@ -76,14 +89,19 @@ class _Measured:
                 & (row.emulated == emulated)
             )
 
-        for workload, error, trials, best in session.execute(
+        for workload, error, trials, best, board_seconds in session.execute(
             select(
-                RecordRow.workload_id, RecordRow.error, func.count(), func.min(RecordRow.seconds)
+                RecordRow.workload_id,
+                RecordRow.error,
+                func.count(),
+                func.min(RecordRow.seconds),
+                func.sum(RecordRow.board_seconds),
             )
             .where(of_job(RecordRow), RecordRow.source != Source.IMPORT.value)
             .group_by(RecordRow.workload_id, RecordRow.error)
         ):
             measured.trials[workload] += trials
+            measured._board_seconds[workload] += board_seconds
             if error is None and best is not None:
                 measured.best[workload] = best
             elif error is not None:
@@ -93,11 +111,21 @@ class _Measured:
         ):
             measured.served[workload] = seconds
         # The state is looked at here: SQLite would else go through all finished rounds there are.
-        for workload, state, best in session.execute(
-            select(RoundRow.workload_id, RoundRow.state, RoundRow.best_seconds)
+        for workload, state, best, granted, seconds in session.execute(
+            select(
+                RoundRow.workload_id,
+                RoundRow.state,
+                RoundRow.best_seconds,
+                RoundRow.granted,
+                RoundRow.seconds,
+            )
             .where(of_job(RoundRow))
             .order_by(RoundRow.id)
         ):
-            if state == FINISHED:
-                measured.history[workload].append(math.inf if best is None else best)
+            if state != FINISHED:
+                continue
+            measured.history[workload].append(math.inf if best is None else best)
+            if seconds is not None and granted:
+                measured._timed_seconds[workload] += seconds
+                measured._timed_trials[workload] += granted
         return measured

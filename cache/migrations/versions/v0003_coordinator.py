@@ -79,6 +79,7 @@ def _widen_budgets() -> None:
         budgets.add_column(sa.Column("seconds_limit", sa.Float(), nullable=True))
         budgets.add_column(_moment("deadline", nullable=True))
         budgets.add_column(_moment("created_at", nullable=True))
+    op.create_index("ix_budgets_name", "budgets", ["name"])
 
 
 def _widen_jobs() -> None:
@@ -107,6 +108,7 @@ def _widen_jobs() -> None:
         postgresql_where=sa.text(_OPEN_COMMANDS),
     )
     op.create_index("ix_jobs_state", "jobs", ["state", "stage"])
+    op.create_index("ix_jobs_budget", "jobs", ["budget_id"])
 
 
 def _create_job_tables() -> None:
@@ -248,6 +250,7 @@ def downgrade() -> None:
 
 
 def _narrow_jobs() -> None:
+    op.drop_index("ix_jobs_budget", "jobs")
     op.drop_index("ix_jobs_state", "jobs")
     op.drop_index("uq_jobs_open", "jobs")
     with op.batch_alter_table("jobs") as jobs:
@@ -267,6 +270,7 @@ def _narrow_jobs() -> None:
 
 
 def _narrow_budgets() -> None:
+    op.drop_index("ix_budgets_name", "budgets")
     with op.batch_alter_table("budgets") as budgets:
         for name in ("created_at", "deadline", "seconds_limit", "used_seconds"):
             budgets.drop_column(name)
