@@ -17,7 +17,7 @@ from typing import Any
 from urllib.parse import quote
 
 import platformdirs
-from sqlalchemy import Connection, Engine, PoolProxiedConnection, create_engine, event
+from sqlalchemy import Connection, Engine, PoolProxiedConnection, create_engine, event, select
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError, NoSuchModuleError, SQLAlchemyError
 from sqlalchemy.orm import Session
@@ -136,6 +136,16 @@ class Database:
         finally:
             # Its connection does not check foreign keys.
             self._engine.dispose()
+
+    def check_reachable(self) -> None:
+        """Raises DatabaseError where it does not answer."""
+        with self.reading() as session:
+            session.execute(select(1))
+
+    def check_schema(self) -> None:
+        """Raises DatabaseError where it is not, or no longer, of this version."""
+        with self.explained(), self._engine.connect() as connection:
+            check_version(connection, self.name)
 
     def connect(self) -> PoolProxiedConnection:
         """A connection outside of any transaction, for who closes it."""

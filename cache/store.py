@@ -133,6 +133,14 @@ class Store:
         database = Database.open(url, read_only=read_only)
         return cls(database, LeaseObserver(lease_seconds, monotonic))
 
+    def check_reachable(self) -> None:
+        """Raises DatabaseError where the database does not answer."""
+        self._database.check_reachable()
+
+    def check_schema(self) -> None:
+        """Raises DatabaseError where the database is not, or no longer, of this version."""
+        self._database.check_schema()
+
     def close(self) -> None:
         self.revisions.close()
         self._database.close()

@@ -1,0 +1,124 @@
+"""The application: its parts in order, its routes, and what it keeps while it runs."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Any
+
+from fastapi import FastAPI
+from fastapi.openapi.utils import get_openapi
+from fastapi.routing import APIRoute
+
+from tunebook.cache.model_files import ModelFiles
+from tunebook.cache.store import Store
+from tunebook.service.api import health_routes, metrics_routes, models_routes, problem_pages
+from tunebook.service.api.authentication import OPENAPI, Authentication
+from tunebook.service.api.limits import BodyLimits
+from tunebook.service.api.metrics import Metrics
+from tunebook.service.api.problems import (
+    PROBLEM_RESPONSES,
+    ProblemBoundary,
+    ProblemDocument,
+    install_problem_handlers,
+)
+from tunebook.service.api.rates import Rate
+from tunebook.service.api.security import ForeignRequests, SecurityHeaders
+from tunebook.service.api.settings import Settings
+from tunebook.service.api.worker_processes import WorkerProcesses
+
+_PREFIX = "/api/v1"
+_ROUTERS = (models_routes.router,)
+
+
+def create_app(
+    settings: Settings, store: Store, *, workers: WorkerProcesses | None = None
+) -> FastAPI:
+    """The coordinator on a store that is open and stays the caller's.
+
+    `app.state` has `store`, `settings`, `model_files`, `metrics`, `workers` and `stopping`, an
+    event that is set when the coordinator is about to stop: whoever streams then ends.
+    """
+    app = FastAPI(
+        title="Tunebook",
+        version="1",
+        summary="Schedules for pipelines, and jobs that tune them.",
+        openapi_url=OPENAPI,
+        # Their pages load scripts from elsewhere, and labs have no internet.
+        docs_url=None,
+        redoc_url=None,
+        redirect_slashes=False,
+        lifespan=_lifespan,
+        generate_unique_id_function=_operation_id,
+    )
+    app.state.settings = settings
+    app.state.store = store
+    app.state.model_files = ModelFiles(settings.models)
+    app.state.metrics = Metrics()
+    app.state.workers = workers
+    app.state.stopping = asyncio.Event()
+    _add_parts(app, settings, store)
+    install_problem_handlers(app)
+    for router in _ROUTERS:
+        app.include_router(router, prefix=_PREFIX, responses=PROBLEM_RESPONSES)
+    app.include_router(health_routes.router)
+    app.include_router(metrics_routes.router)
+    app.include_router(problem_pages.router)
+    app.openapi = lambda: _openapi(app)  # type: ignore[method-assign]
+    return app
+
+
+def _add_parts(app: FastAPI, settings: Settings, store: Store) -> None:
+    """What every request goes through. The one that is added last is the outermost."""
+    limits = settings.limits
+    app.add_middleware(BodyLimits, limits=limits)
+    app.add_middleware(
+        Authentication,
+        tokens=store.tokens,
+        revisions=store.revisions,
+        token_rate=Rate(limits.token_rate, limits.token_burst, limits.rated_clients),
+        address_rate=Rate(limits.address_rate, limits.address_burst, limits.rated_clients),
+    )
+    app.add_middleware(ForeignRequests, settings=settings)
+    app.add_middleware(ProblemBoundary)
+    app.add_middleware(SecurityHeaders)
+
+
+@asynccontextmanager
+async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
+    workers: WorkerProcesses | None = app.state.workers
+    async with AsyncExitStack() as ends:
+        app.state.model_files.check()
+        if workers is not None:
+            ends.callback(workers.stop)
+            workers.start()
+        ends.callback(app.state.stopping.set)
+        yield
+
+
+def _operation_id(route: APIRoute) -> str:
+    return route.name
+
+
+def _openapi(app: FastAPI) -> dict[str, Any]:
+    """The OpenAPI document, with what FastAPI cannot see: bearer tokens, and problems."""
+    if app.openapi_schema is None:
+        document = get_openapi(
+            title=app.title, version=app.version, summary=app.summary, routes=app.routes
+        )
+        parts = document.setdefault("components", {})
+        parts.setdefault("schemas", {})["ProblemDocument"] = ProblemDocument.model_json_schema(
+            ref_template="#/components/schemas/{model}"
+        )
+        _lift_definitions(parts["schemas"])
+        parts["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}}
+        document["security"] = [{"token": []}]
+        app.openapi_schema = document
+    return app.openapi_schema
+
+
+def _lift_definitions(schemas: dict[str, Any]) -> None:
+    """Schemas that one holds inside of it stand beside it in an OpenAPI document."""
+    for name, schema in schemas["ProblemDocument"].pop("$defs", {}).items():
+        schemas.setdefault(name, schema)

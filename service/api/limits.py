@@ -1,0 +1,175 @@
+"""How large the body of a request may be, as it is sent and when it is unpacked."""
+
+from __future__ import annotations
+
+import asyncio
+import zlib
+
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from tunebook.service.api.problems import Problem
+from tunebook.service.api.settings import Limits
+
+_GZIP_WINDOW = zlib.MAX_WBITS | 16
+# Within this a body has to have arrived; uploads of models may take as long as they do.
+_ARRIVAL_SECONDS = 60.0
+
+
+class BodyLimits:
+    """Reads a body before anything else sees the request, and hands it on unpacked.
+
+    Models are not read here but handed on as they arrive, and counted.
+    """
+
+    def __init__(self, app: ASGIApp, *, limits: Limits) -> None:
+        self._app = app
+        self._limits = limits
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http" or scope["method"] in ("GET", "HEAD"):
+            await self._app(scope, receive, send)
+            return
+        length, encoding = _declared(scope)
+        if scope["method"] == "PUT" and scope["path"].startswith("/api/v1/models/"):
+            _refuse_packed(encoding)
+            counted = _counted(receive, length, self._limits.model_bytes)
+            await self._app(scope, counted, send)
+            return
+        if encoding not in ("", "identity", "gzip"):
+            raise _unsupported(encoding)
+        _check_size(length, self._limits.body_bytes)
+        body = await _read_in_time(receive, self._limits.body_bytes)
+        if body is None:
+            return
+        if encoding == "gzip":
+            body = unpack(body, self._limits.body_bytes)
+            scope = {**scope, "headers": _unpacked_headers(scope, len(body))}
+        await self._app(scope, _replay(body, receive), send)
+
+
+def unpack(packed: bytes, limit: int) -> bytes:
+    """What a gzip body holds; never unpacks more than `limit` bytes. Raises Problem."""
+    unpacker = zlib.decompressobj(_GZIP_WINDOW)
+    try:
+        body = unpacker.decompress(packed, limit + 1)
+    except zlib.error:
+        raise Problem("invalid", "the body is no gzip, as its Content-Encoding says") from None
+    _check_size(len(body), limit)
+    if not unpacker.eof or unpacker.unused_data:
+        raise Problem("invalid", "the gzip of the body is cut short, or more follows after it")
+    return body
+
+
+def _declared(scope: Scope) -> tuple[int, str]:
+    """The size of the body where it is declared, else 0, and how it is packed."""
+    length, encoding = 0, ""
+    for name, value in scope["headers"]:
+        if name == b"content-length":
+            try:
+                length = int(value)
+            except ValueError:
+                raise Problem("bad-request", "the Content-Length is no number") from None
+        elif name == b"content-encoding":
+            encoding = value.decode("latin-1").strip().lower()
+    return length, encoding
+
+
+def _check_size(size: int, limit: int) -> None:
+    if size > limit:
+        raise Problem(
+            "too-large",
+            f"the body is larger than the {limit} bytes that are accepted here",
+            members={"limit": limit},
+        )
+
+
+def _unsupported(encoding: str) -> Problem:
+    return Problem(
+        "unsupported-media",
+        f"the body is packed as {encoding[:40]}; send it with gzip, or as it is",
+        headers={"Accept-Encoding": "gzip"},
+    )
+
+
+def _refuse_packed(encoding: str) -> None:
+    if encoding not in ("", "identity"):
+        raise Problem(
+            "unsupported-media",
+            "a model is sent as it is, without a Content-Encoding: its address is its digest",
+            headers={"Accept-Encoding": "identity"},
+        )
+
+
+async def _read_in_time(receive: Receive, limit: int) -> bytes | None:
+    """The body; None where the client has gone. Raises Problem where it does not arrive."""
+    task = asyncio.current_task()
+    late = False
+
+    def interrupt() -> None:
+        nonlocal late
+        late = True
+        if task is not None:
+            task.cancel()
+
+    # A timer costs a hundredth of asyncio.wait_for, which makes a task of its own.
+    timer = asyncio.get_running_loop().call_later(_ARRIVAL_SECONDS, interrupt)
+    try:
+        return await _read(receive, limit)
+    except asyncio.CancelledError:
+        if not late:
+            raise
+        raise Problem("request-timeout", "the body of the request did not arrive") from None
+    finally:
+        timer.cancel()
+
+
+async def _read(receive: Receive, limit: int) -> bytes | None:
+    chunks: list[bytes] = []
+    size = 0
+    while True:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            return None
+        chunks.append(message.get("body", b""))
+        size += len(chunks[-1])
+        _check_size(size, limit)
+        if not message.get("more_body", False):
+            return b"".join(chunks)
+
+
+def _replay(body: bytes, receive: Receive) -> Receive:
+    """Gives the body once, and then whatever else arrives: that the client has gone."""
+    given = False
+
+    async def receive_again() -> Message:
+        nonlocal given
+        if given:
+            return await receive()
+        given = True
+        return {"type": "http.request", "body": body, "more_body": False}
+
+    return receive_again
+
+
+def _counted(receive: Receive, declared: int, limit: int) -> Receive:
+    """Hands on what arrives, and refuses more than the limit."""
+    _check_size(declared, limit)
+    size = 0
+
+    async def receive_counted() -> Message:
+        nonlocal size
+        message = await receive()
+        size += len(message.get("body", b""))
+        _check_size(size, limit)
+        return message
+
+    return receive_counted
+
+
+def _unpacked_headers(scope: Scope, length: int) -> list[tuple[bytes, bytes]]:
+    kept = [
+        (name, value)
+        for name, value in scope["headers"]
+        if name not in (b"content-encoding", b"content-length", b"transfer-encoding")
+    ]
+    return [*kept, (b"content-length", str(length).encode())]

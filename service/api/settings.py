@@ -1,0 +1,44 @@
+"""What a coordinator is told when it starts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+LOOPBACK_NAMES = ("localhost", "127.0.0.1", "::1")
+
+
+@dataclass(frozen=True)
+class Limits:
+    """How much one request, and one client, may ask for.
+
+    A rate is requests a second with a burst of so many at once; those of tokens are counted for
+    each token, those of addresses for whoever shows none, or one that is not good.
+    """
+
+    body_bytes: int = 8 * 2**20
+    model_bytes: int = 2 * 2**30
+    workloads: int = 2_000
+    token_rate: float = 500.0
+    token_burst: int = 2_000
+    address_rate: float = 20.0
+    address_burst: int = 200
+    # Clients whose rates are kept in mind; beyond that those who asked longest ago are forgotten.
+    rated_clients: int = 10_000
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What a coordinator is told when it starts.
+
+    `names` are the host names under which it may be addressed; with `any_address` also every IP
+    address, which no name server can redirect. `secure` says that browsers reach it by TLS, its own
+    or a proxy's.
+    """
+
+    names: tuple[str, ...] = LOOPBACK_NAMES
+    any_address: bool = False
+    secure: bool = False
+    models: str | None = None
+    limits: Limits = field(default_factory=Limits)
+    heartbeat_seconds: float = 15.0
+    scrape_seconds: float = 2.0
