@@ -24,12 +24,11 @@ from tunebook.service.commands.options import (
     open_store,
 )
 from tunebook.service.commands.output import (
-    MissDocument,
-    miss_document,
     print_json,
     print_misses,
     print_text,
 )
+from tunebook.service.miss_documents import MissDocument, miss_document
 
 if TYPE_CHECKING:
     from tunebook.tuner.builds.compiled_model import CompiledModel

@@ -21,8 +21,6 @@ from tunebook.service.commands.migrate_command import (
 )
 from tunebook.service.commands.options import AsJson, DatabaseUrl, open_store
 from tunebook.service.commands.output import (
-    MissDocument,
-    miss_document,
     print_json,
     print_text,
     show_misses,
@@ -35,6 +33,7 @@ from tunebook.service.commands.tune_view import (
     print_tune_summary,
     tune_document,
 )
+from tunebook.service.miss_documents import MissDocument, miss_document
 
 if TYPE_CHECKING:
     from tunebook.tuner.builds.compiled_model import CompiledModel

@@ -11,7 +11,8 @@ from tunebook.cache.misses import Miss
 from tunebook.cache.near_schedules import NearSchedules
 from tunebook.cache.records import Model
 from tunebook.cache.store import Store
-from tunebook.service.commands.output import DifferenceDocument, show_seconds
+from tunebook.service.commands.output import show_seconds
+from tunebook.service.miss_documents import DifferenceDocument
 
 # Of each near key the fastest record is shown.
 _RECORDS = 1

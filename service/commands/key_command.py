@@ -24,7 +24,8 @@ from tunebook.service.commands.options import (
     Shapes,
     open_store_if_any,
 )
-from tunebook.service.commands.output import DifferenceDocument, print_json, print_text
+from tunebook.service.commands.output import print_json, print_text
+from tunebook.service.miss_documents import DifferenceDocument
 
 _LONGEST = 500
 

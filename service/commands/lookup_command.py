@@ -32,13 +32,12 @@ from tunebook.service.commands.options import (
     open_store,
 )
 from tunebook.service.commands.output import (
-    MissDocument,
-    miss_document,
     print_json,
     print_table,
     print_text,
     show_seconds,
 )
+from tunebook.service.miss_documents import MissDocument, miss_document
 
 
 class HitDocument(BaseModel):

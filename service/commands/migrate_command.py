@@ -27,14 +27,13 @@ from tunebook.service.commands.options import (
     open_store,
 )
 from tunebook.service.commands.output import (
-    MissDocument,
-    miss_document,
     print_json,
     print_table,
     print_text,
     show_seconds,
 )
 from tunebook.service.commands.tune_view import ProgressView
+from tunebook.service.miss_documents import MissDocument, miss_document
 
 if TYPE_CHECKING:
     from tunebook.workers.migration import MigratedTask, MigrationReport

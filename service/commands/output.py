@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Sequence
-from typing import Any
 
 from pydantic import BaseModel
 from rich.console import Console
@@ -15,38 +14,6 @@ from rich.text import Text
 
 from tunebook.cache.keys import ScheduleKey
 from tunebook.cache.misses import Miss, groups
-
-
-class DifferenceDocument(BaseModel):
-    """A field in which the wanted and the nearest key differ; None where one does not have it,
-    a list for what is one."""
-
-    field: str
-    wanted: Any
-    nearest: Any
-
-
-class MissDocument(BaseModel):
-    """A miss as machines read it."""
-
-    key: str
-    reason: str
-    nearest: str | None
-    differences: list[DifferenceDocument]
-    explanation: str
-    mending_command: str
-
-
-def miss_document(miss: Miss) -> MissDocument:
-    """A miss as machines read it."""
-    return MissDocument(
-        key=str(miss.key),
-        reason=miss.reason.value,
-        nearest=None if miss.nearest is None else str(miss.nearest),
-        differences=[DifferenceDocument(**vars(one)) for one in miss.differences],
-        explanation=miss.explanation,
-        mending_command=miss.mending_command,
-    )
 
 
 def print_error(text: str) -> None:
