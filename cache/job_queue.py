@@ -160,6 +160,12 @@ class JobQueue:
         with self._database.writing() as session:
             job_stages.beat_stage(session, job_id, epoch)
 
+    def release_stage(self, job_id: int, epoch: int) -> None:
+        """Lets go of a stage, for another worker to claim at once and begin anew. Raises
+        LeaseLostError."""
+        with self._database.writing() as session:
+            job_stages.release_stage(session, job_id, epoch)
+
     def finish_split(self, job_id: int, epoch: int, model_id: int) -> None:
         """The model is stored: its workloads become the job's tasks, and it wants to be recovered.
         Tasks take over `untuned_seconds` from earlier jobs on that board class. Raises

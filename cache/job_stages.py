@@ -88,6 +88,12 @@ def beat_stage(session: Session, job_id: int, epoch: int) -> None:
     _write(session, job_id, epoch, None, {"beat": JobRow.beat + 1})
 
 
+def release_stage(session: Session, job_id: int, epoch: int) -> None:
+    """See JobQueue.release_stage."""
+    released = {"worker": None, "holder": None, "epoch": JobRow.epoch + 1}
+    _write(session, job_id, epoch, None, released)
+
+
 def finish_split(session: Session, job_id: int, epoch: int, model_id: int) -> None:
     """See JobQueue.finish_split."""
     model = session.get(ModelRow, model_id)

@@ -137,10 +137,10 @@ def withdraw_rounds(session: Session, job_id: int) -> None:
 
 @dataclass(frozen=True)
 class WantedRounds:
-    """Which open rounds a worker claims: of one job, of these board classes, of these tasks, where
-    given; with `searched`, those that submitted jobs search for."""
+    """Which open rounds a worker claims: of these jobs, of these board classes, of these tasks,
+    where given; with `searched`, those that submitted jobs search for."""
 
-    job_id: int | None = None
+    job_ids: Collection[int] | None = None
     board_classes: Collection[str] | None = None
     task_ids: Collection[int] | None = None
     searched: bool = False
@@ -209,8 +209,8 @@ def _free_rounds(wanted: WantedRounds) -> Select[Any]:
         .with_for_update(skip_locked=True, of=RoundRow)
         .execution_options(populate_existing=True)
     )
-    if wanted.job_id is not None:
-        statement = statement.where(RoundRow.job_id == wanted.job_id)
+    if wanted.job_ids is not None:
+        statement = statement.where(RoundRow.job_id.in_(wanted.job_ids))
     if wanted.board_classes is not None:
         statement = statement.where(JobRow.board_class.in_(wanted.board_classes))
     if wanted.task_ids is not None:
@@ -281,6 +281,16 @@ def finish_round(session: Session, round_id: int, epoch: int, seconds: float | N
     finished = read_finished_round(session, round_id)
     if finished is not None:
         append_event(session, finished.job_id, ROUND, finished.as_event())
+
+
+def release_round(session: Session, round_id: int, epoch: int) -> None:
+    """See Store.release_round."""
+    beat(session, round_id, epoch)
+    session.execute(
+        update(RoundRow)
+        .where(RoundRow.id == round_id)
+        .values(worker=None, holder=None, epoch=RoundRow.epoch + 1)
+    )
 
 
 def close_open_rounds(session: Session, job_id: int) -> None:

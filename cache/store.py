@@ -400,14 +400,17 @@ class Store:
         board_classes: Sequence[str] | None = None,
         task_ids: Collection[int] | None = None,
         *,
+        job_ids: Collection[int] | None = None,
         searched: bool = False,
     ) -> ClaimedRound | None:
-        """Claims the open round with the highest gain (of one job, of these board classes, of these
-        tasks, where given; with `searched`, of submitted jobs that are searched for), expiring dead
-        leases first; reserves its trials in the same transaction, or as many as the budget has
-        left. A round whose budget grants nothing is closed. None when there is nothing to claim:
-        ask again after a second, since a lease is only seen to be dead by one who watches it."""
-        wanted = rounds.WantedRounds(job_id, board_classes, task_ids, searched)
+        """Claims the open round with the highest gain (of one job or these jobs, of these board
+        classes, of these tasks, where given; with `searched`, of submitted jobs that are searched
+        for), expiring dead leases first; reserves its trials in the same transaction, or as many as
+        the budget has left. A round whose budget grants nothing is closed. None when there is
+        nothing to claim: ask again after a second, since a lease is only seen to be dead by one who
+        watches it."""
+        jobs_wanted = job_ids if job_id is None else (job_id,)
+        wanted = rounds.WantedRounds(jobs_wanted, board_classes, task_ids, searched)
         while True:
             with self._database.writing() as session:
                 claim = rounds.claim_round(session, self._observer, worker, wanted)
@@ -446,6 +449,12 @@ class Store:
         LeaseLostError."""
         with self._database.writing() as session:
             rounds.finish_round(session, round_id, epoch, seconds)
+
+    def release_round(self, round_id: int, epoch: int) -> None:
+        """Lets go of a round as it stands, for a successor to claim at once and go on with. Raises
+        LeaseLostError."""
+        with self._database.writing() as session:
+            rounds.release_round(session, round_id, epoch)
 
     # --- boards ------------------------------------------------------------------------------
     def board_peak(self, board_class: str, target: str) -> BoardPeak | None:
