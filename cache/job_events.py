@@ -5,6 +5,7 @@ Whoever writes an event locks the head row of its job, and nothing after it.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -12,7 +13,7 @@ from typing import Any
 from sqlalchemy import select, update
 from sqlalchemy.orm import Session
 
-from tunebook.cache.identities import insert_missing
+from tunebook.cache.identities import CHUNK, insert_missing
 from tunebook.cache.shared_budgets import in_utc
 from tunebook.cache.tables import JobEventHeadRow, JobEventRow
 
@@ -54,3 +55,16 @@ def read_events(session: Session, job_id: int, after: int, limit: int) -> tuple[
         .limit(limit)
     )
     return tuple(JobEvent(row.number, row.kind, row.data, in_utc(row.created_at)) for row in rows)
+
+
+def last_events(session: Session, job_ids: Collection[int]) -> dict[int, int]:
+    """See JobQueue.last_events."""
+    wanted = sorted(job_ids)
+    found: dict[int, int] = {}
+    for start in range(0, len(wanted), CHUNK):
+        some = JobEventHeadRow.job_id.in_(wanted[start : start + CHUNK])
+        for row in session.execute(
+            select(JobEventHeadRow.job_id, JobEventHeadRow.last).where(some)
+        ):
+            found[row.job_id] = row.last
+    return found

@@ -236,3 +236,9 @@ class JobQueue:
         there."""
         with self._database.reading() as session:
             return job_events.read_events(session, job_id, after, limit)
+
+    def last_events(self, job_ids: Collection[int]) -> dict[int, int]:
+        """The number of the newest event of each of these jobs that has any, in one question for
+        all who follow jobs."""
+        with self._database.reading() as session:
+            return job_events.last_events(session, job_ids)

@@ -79,6 +79,10 @@ class JobState(str, Enum):
     CANCELLED = "cancelled"
 
 
+# Of a job that is in one of these nothing happens any more.
+ENDED = frozenset({JobState.DONE, JobState.FAILED, JobState.CANCELLED})
+
+
 @dataclass(frozen=True)
 class BudgetUse:
     """A budget and what was used of it; shared by jobs where it has a name.
