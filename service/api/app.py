@@ -27,6 +27,7 @@ from tunebook.service.api.rates import Rate
 from tunebook.service.api.security import ForeignRequests, SecurityHeaders
 from tunebook.service.api.settings import Settings
 from tunebook.service.api.worker_processes import WorkerProcesses
+from tunebook.service.dashboard import routes as dashboard_routes
 
 _PREFIX = "/api/v1"
 _ROUTERS = (models_routes.router,)
@@ -65,6 +66,7 @@ def create_app(
     app.include_router(health_routes.router)
     app.include_router(metrics_routes.router)
     app.include_router(problem_pages.router)
+    app.include_router(dashboard_routes.router)
     app.openapi = lambda: _openapi(app)  # type: ignore[method-assign]
     return app
 

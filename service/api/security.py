@@ -24,18 +24,19 @@ _OTHER_CONTENT = {("PUT", "/api/v1/models/"): _BINARY}
 _HEADERS = [
     (b"x-content-type-options", b"nosniff"),
     (b"x-frame-options", b"DENY"),
-    (b"referrer-policy", b"no-referrer"),
     (b"cross-origin-resource-policy", b"same-origin"),
 ]
 # Where a route says nothing else: nothing is to be run, framed or kept.
 _DEFAULTS = [
     (b"content-security-policy", b"default-src 'none'; frame-ancestors 'none'"),
     (b"cache-control", b"no-store"),
+    # Not for pages with forms: a browser would send those without their origin.
+    (b"referrer-policy", b"no-referrer"),
 ]
 
 
 class SecurityHeaders:
-    """Adds what tells browsers to be careful; a policy or caching that a route names stays."""
+    """Adds what tells browsers to be careful; policies and caching that a route names stay."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app

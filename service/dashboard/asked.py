@@ -1,0 +1,27 @@
+"""What somebody asked a page to show."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from tunebook.cache.lookup_counts import Window
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What somebody asked to see; None is everything. What is no window is the last 24 hours."""
+
+    window: Window = Window.DAY
+    target: str | None = None
+    pipeline: str | None = None
+
+    @classmethod
+    def read(cls, parameters: Mapping[str, str]) -> Asked:
+        """From the parameters of an address."""
+        windows = {window.value: window for window in Window}
+        return cls(
+            windows.get(parameters.get("window", ""), Window.DAY),
+            parameters.get("target") or None,
+            parameters.get("pipeline") or None,
+        )
