@@ -10,7 +10,10 @@ from datetime import datetime
 
 from pydantic import BaseModel, ConfigDict
 
-ENDED = ("done", "failed", "cancelled")
+from tunebook.cache.keys import ScheduleKey
+
+_ENDED = ("done", "failed", "cancelled")
+_WAITING = "waiting"
 
 
 class _Document(BaseModel):
@@ -46,10 +49,8 @@ class BudgetDocument(_Document):
 
 
 class LatencyDocument(_Document):
-    """Seconds of a model's tasks, times their weights, where they are all known."""
+    """Seconds of a model, with what a build is served; None where a task has nothing."""
 
-    untuned: float | None
-    best: float | None
     served: float | None
 
 
@@ -61,11 +62,14 @@ class TaskDocument(_Document):
     trials: int
     untuned_seconds: float | None
     served_seconds: float | None
+    gain_per_trial: float
+    exhausted: bool
     failures: dict[str, int] = {}
 
 
 class JobDocument(_Document):
-    """A job; tasks and log are left out of lists."""
+    """A job; tasks and log are left out of lists. `trials` are those that it was charged, where the
+    coordinator says so."""
 
     id: int
     name: str = ""
@@ -73,9 +77,11 @@ class JobDocument(_Document):
     reason: str = ""
     waiting_for: str = ""
     model: str
-    shapes: str | dict[str, list[int]] = ""
+    shapes: dict[str, tuple[int, ...]]
     target: str
     board_class: str
+    layout: str
+    trials: int | None = None
     budget: BudgetDocument
     latency: LatencyDocument | None = None
     tasks: tuple[TaskDocument, ...] = ()
@@ -83,7 +89,17 @@ class JobDocument(_Document):
 
     @property
     def has_ended(self) -> bool:
-        return self.state in ENDED
+        return self.state in _ENDED
+
+    @property
+    def waits(self) -> bool:
+        """Whether nobody who is alive has boards of its class."""
+        return self.state == _WAITING
+
+    @property
+    def compiler(self) -> str | None:
+        """The compiler that split its model; None before it was split."""
+        return ScheduleKey.parse(self.tasks[0].key).compiler if self.tasks else None
 
 
 class Standing(_Document):

@@ -4,84 +4,37 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
-from datetime import time as TimeOfDay
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import (
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    Field,
-    InstanceOf,
-    PositiveInt,
-    StringConstraints,
-    ValidationError,
-    model_validator,
-)
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from tunebook.cache.errors import BudgetError, UsageError
 from tunebook.cache.nearest_names import did_you_mean
-from tunebook.service.commands.durations import parse_duration
+from tunebook.service.nights.night_fields import (
+    BoardClass,
+    Deadline,
+    InputShapes,
+    ModelPath,
+    Name,
+    Priority,
+    Seconds,
+    ShapeSets,
+    Share,
+    TargetSpelling,
+)
 
 if sys.version_info >= (3, 11):
     import tomllib
 else:
     import tomli as tomllib
 
-# More than any board measures in its life, and what every database can count.
-_MOST_TRIALS = 10**9
+# More than any board measures in its life; above it stands for no limit.
+_MOST_TRIALS = 10**9 - 1
 # More faults than these at once are no help.
 _SHOWN_FAULTS = 3
-
-
-def _seconds(value: Any) -> float:
-    """Reads a duration: `90s`, `10m`, `8h`, or a number of seconds."""
-    if isinstance(value, bool) or not isinstance(value, (str, int, float)):
-        raise ValueError("a duration is a text such as 90s, 10m or 8h")
-    try:
-        return parse_duration(str(value))
-    except UsageError as error:
-        raise ValueError(str(error)) from None
-
-
-def _deadline(value: Any) -> TimeOfDay | datetime:
-    """Reads a time of day (`06:00`), or a date with a time; without an offset they are local."""
-    if isinstance(value, (datetime, TimeOfDay)):
-        return value
-    if isinstance(value, str):
-        text = value.strip()
-        # Python 3.10 does not read the letter.
-        text = f"{text[:-1]}+00:00" if text.endswith(("Z", "z")) else text
-        for read in (TimeOfDay.fromisoformat, datetime.fromisoformat):
-            with suppress(ValueError):
-                return read(text)
-    raise ValueError(
-        "a deadline is a time of day such as 06:00, or a date and time such as 2027-01-31T06:00"
-    )
-
-
-def _several(value: Any) -> Any:
-    """One table of shapes may stand where a list of them may."""
-    return [value] if isinstance(value, dict) else value
-
-
-def _path(value: Any) -> Path:
-    if not isinstance(value, str) or not value:
-        raise ValueError("a path is a text that is not empty")
-    return Path(value)
-
-
-Seconds = Annotated[float, BeforeValidator(_seconds)]
-# Read before: what passes is one of the two.
-Deadline = Annotated[InstanceOf[TimeOfDay] | InstanceOf[datetime], BeforeValidator(_deadline)]
-Name = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=100)]
-Priority = Annotated[float, Field(gt=0, le=1e6)]
-Share = Annotated[float, Field(ge=0, le=1)]
-InputShapes = dict[str, tuple[PositiveInt, ...]]
 
 
 class _Table(BaseModel):
@@ -93,11 +46,9 @@ class NightModel(_Table):
     to dimensions for each set of shapes to tune for (one empty mapping: the model's own), and
     `targets` the names of those it is for (None: all)."""
 
-    path: Annotated[Path, BeforeValidator(_path)]
+    path: ModelPath
     name: Name = ""
-    shapes: Annotated[tuple[InputShapes, ...], BeforeValidator(_several), Field(min_length=1)] = (
-        {},
-    )
+    shapes: ShapeSets = ({},)
     layout: Literal["NCHW", "NHWC"] | None = None
     priority: Priority = 1.0
     targets: Annotated[tuple[str, ...], Field(min_length=1)] | None = None
@@ -106,9 +57,9 @@ class NightModel(_Table):
 class NightTarget(_Table):
     """A target as it is spelt in the file, and the class of boards that measures for it."""
 
-    target: Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
+    target: TargetSpelling
     name: Name = ""
-    board_class: Name = "local"
+    board_class: BoardClass = "local"
     priority: Priority = 1.0
 
 
@@ -199,10 +150,13 @@ class WantedJob:
 
     @property
     def shapes_text(self) -> str:
-        """The shapes as canonical text (`a=1,3 b=2,2`), empty for the model's own."""
-        return " ".join(
-            f"{name}={','.join(map(str, self.shapes[name]))}" for name in sorted(self.shapes)
-        )
+        """The shapes as canonical text, empty for the model's own."""
+        return shapes_text(self.shapes)
+
+
+def shapes_text(shapes: InputShapes) -> str:
+    """Input shapes as canonical text: `a=1,3 b=2,2`, sorted by name."""
+    return " ".join(f"{name}={','.join(map(str, shapes[name]))}" for name in sorted(shapes))
 
 
 def read_night(path: Path) -> NightFile:

@@ -11,7 +11,16 @@ from tunebook.service.commands.model_digest import file_digest
 from tunebook.service.nights.night_file import NightFile, NightTarget, WantedJob
 from tunebook.service.nights.night_targets import target_text
 
+DEFAULT_LAYOUT = "NCHW"
 _EMULATED_CLASSES = "emulated-"
+
+
+def job_identity(
+    name: str, digest: str, shapes: str, target: str, board_class: str, layout: str
+) -> str:
+    """What tells a job from the others of its night, 32 hex digits."""
+    parts = (name, digest, shapes, target, board_class, layout)
+    return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:32]
 
 
 @dataclass(frozen=True)
@@ -31,15 +40,16 @@ class NightJob:
 
     @property
     def identity(self) -> str:
-        """What makes it this job in whichever night, 32 hex digits."""
-        parts = (
+        """What makes it this job in whichever night."""
+        wanted = self.wanted
+        return job_identity(
+            wanted.model.name,
             self.digest,
-            self.wanted.shapes_text,
+            wanted.shapes_text,
             self.target,
-            self.wanted.target.board_class,
-            self.wanted.model.layout or "",
+            wanted.target.board_class,
+            wanted.model.layout or DEFAULT_LAYOUT,
         )
-        return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:32]
 
     @property
     def label(self) -> str:

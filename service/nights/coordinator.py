@@ -1,0 +1,218 @@
+"""What a night asks of a coordinator: typed, and patient where the connection is lost."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any, Protocol, TypeVar
+from urllib.parse import urlencode
+
+from pydantic import BaseModel, ValidationError
+
+from tunebook.cache.errors import ModelNotSplitError, ServerError, UnreachableError
+from tunebook.service.nights.documents import BudgetDocument, JobDocument, Standing
+from tunebook.service.nights.night_file import NightBudget
+from tunebook.service.nights.night_jobs import NightJob
+
+# By which the coordinator counts what nights look up.
+PIPELINE = "nightly"
+_PAGE = 200
+# Between two attempts; the client itself has tried several times by then.
+_PAUSE_SECONDS = 2.0
+# A coordinator that is being restarted or upgraded is back by then.
+_PATIENCE_SECONDS = 900.0
+
+Document = TypeVar("Document", bound=BaseModel)
+Answer = TypeVar("Answer")
+
+
+class Client(Protocol):
+    """How requests are made; errors are TunebookErrors."""
+
+    def request(
+        self, method: str, path: str, json: Any = None, idempotency_key: str | None = None
+    ) -> Any: ...
+
+    def upload_model(self, digest: str, path: Path) -> None: ...
+
+
+@dataclass(frozen=True)
+class Patience:
+    """How long a lost connection is waited for, on a monotonic clock; `tell` hears of it."""
+
+    monotonic: Callable[[], float]
+    sleep: Callable[[float], None]
+    tell: Callable[[str], None]
+    seconds: float = _PATIENCE_SECONDS
+
+
+class Coordinator:
+    """A coordinator as a night uses it.
+
+    Every request may be made again: what creates something has a key. Once a first one was
+    answered, a lost connection is waited for.
+    """
+
+    def __init__(self, client: Client, patience: Patience) -> None:
+        self._client = client
+        self._patience = patience
+        self._was_there = False
+
+    # --- budgets -----------------------------------------------------------------------------
+    def find_budget(self, name: str) -> BudgetDocument | None:
+        """The budget of a night, if there is one yet."""
+        found = self._list("/budgets", BudgetDocument, name=name)
+        return next((one for one in found if one.name == name), None)
+
+    def create_budget(
+        self, name: str, limits: NightBudget, deadline: datetime | None, key: str
+    ) -> BudgetDocument:
+        """A budget that all jobs of a night share."""
+        body = {
+            "name": name,
+            "trials": limits.trials,
+            "seconds": limits.time,
+            "board_seconds": limits.board_time,
+            "deadline": None if deadline is None else deadline.isoformat(),
+        }
+        given = {field: value for field, value in body.items() if value is not None}
+        return self._read("POST", "/budgets", BudgetDocument, given, key)
+
+    def budget(self, budget_id: int) -> BudgetDocument:
+        """A budget and what was used of it."""
+        return self._read("GET", f"/budgets/{budget_id}", BudgetDocument)
+
+    # --- jobs --------------------------------------------------------------------------------
+    def submit(self, job: NightJob, budget_id: int, key: str) -> JobDocument:
+        """The job that this key made, now or before."""
+        wanted = job.wanted
+        body: dict[str, Any] = {
+            "model": job.digest,
+            "target": job.target,
+            "board_class": wanted.target.board_class,
+            "budget_id": budget_id,
+            "priority": wanted.priority,
+            "name": wanted.model.name,
+        }
+        if wanted.shapes:
+            body["shapes"] = {name: list(shape) for name, shape in wanted.shapes.items()}
+        if wanted.model.layout is not None:
+            body["layout"] = wanted.model.layout
+        return self._read("POST", "/jobs", JobDocument, body, key)
+
+    def jobs_of(self, budget_id: int) -> list[JobDocument]:
+        """All jobs of a budget, newest first, without tasks and logs."""
+        return self._list("/jobs", JobDocument, budget_id=budget_id)
+
+    def job(self, job_id: int) -> JobDocument:
+        """A job with its tasks and its log."""
+        return self._read("GET", f"/jobs/{job_id}", JobDocument)
+
+    def cancel(self, job_id: int) -> None:
+        """Ends a job; what it measured stays."""
+        self._ask("DELETE", f"/jobs/{job_id}")
+
+    # --- models and schedules ----------------------------------------------------------------
+    def upload(self, job: NightJob) -> None:
+        """Sends the model of a job, unless the coordinator has it."""
+        self._persist(lambda: self._client.upload_model(job.digest, job.wanted.model.path))
+
+    def standing(self, job: NightJob, compiler: str | None = None) -> Standing | None:
+        """What the cache has for the model of a job; None where it was never split for it."""
+        body: dict[str, Any] = {
+            "target": job.target,
+            "model": job.digest,
+            "accept_emulated": job.emulated,
+            "on_miss": "report",
+            "pipeline": PIPELINE,
+        }
+        if compiler is not None:
+            body["compiler"] = compiler
+        if job.wanted.shapes:
+            body["shapes"] = {name: list(shape) for name, shape in job.wanted.shapes.items()}
+        try:
+            found = self._read("POST", "/lookups", _LookupDocument, body)
+        except ModelNotSplitError:
+            return None
+        return Standing(
+            hits={hit.key: hit.seconds for hit in found.hits},
+            misses=tuple(miss.key for miss in found.misses),
+        )
+
+    # --- requests ----------------------------------------------------------------------------
+    def _list(self, path: str, kind: type[Document], **query: Any) -> list[Document]:
+        """All items of a list, page by page."""
+        found: list[Document] = []
+        cursor: str | None = None
+        while True:
+            asked = {**query, "limit": _PAGE, **({"cursor": cursor} if cursor else {})}
+            answer = self._ask("GET", f"{path}?{urlencode(asked)}")
+            page = _parse(_PageDocument, answer, path)
+            found += [_parse(kind, item, path) for item in page.items]
+            cursor = page.next
+            if not cursor:
+                return found
+
+    def _read(
+        self,
+        method: str,
+        path: str,
+        kind: type[Document],
+        json: Any = None,
+        key: str | None = None,
+    ) -> Document:
+        return _parse(kind, self._ask(method, path, json, key), path)
+
+    def _ask(self, method: str, path: str, json: Any = None, key: str | None = None) -> Any:
+        return self._persist(lambda: self._client.request(method, path, json, key))
+
+    def _persist(self, attempt: Callable[[], Answer]) -> Answer:
+        """Tries until there is an answer, while a coordinator that was there may come back."""
+        lost_at: float | None = None
+        while True:
+            try:
+                answer = attempt()
+            except UnreachableError as error:
+                now = self._patience.monotonic()
+                lost_at = now if lost_at is None else lost_at
+                if not self._was_there or now - lost_at > self._patience.seconds:
+                    raise
+                self._patience.tell(str(error))
+                self._patience.sleep(_PAUSE_SECONDS)
+            else:
+                self._was_there = True
+                return answer
+
+
+class _PageDocument(BaseModel):
+    items: list[Any]
+    next: str | None = None
+
+
+class _HitDocument(BaseModel):
+    key: str
+    seconds: float
+
+
+class _MissDocument(BaseModel):
+    key: str
+
+
+class _LookupDocument(BaseModel):
+    hits: list[_HitDocument]
+    misses: list[_MissDocument]
+
+
+def _parse(kind: type[Document], answer: Any, path: str) -> Document:
+    """Raises ServerError for an answer of another form than documented."""
+    try:
+        return kind.model_validate(answer)
+    except ValidationError as error:
+        fault = error.errors(include_url=False)[0]
+        where = ".".join(map(str, fault["loc"])) or "the answer"
+        raise ServerError(
+            f"what answers to {path} is no coordinator of this version: {where}: {fault['msg']}; "
+            f"check its address and version"
+        ) from None
