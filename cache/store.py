@@ -36,6 +36,7 @@ from tunebook.cache.likeness import NO_HINTS, LookupHints
 from tunebook.cache.lookup_statistics import LookupStatistics
 from tunebook.cache.misses import LookupAnswer
 from tunebook.cache.near_schedules import NearSchedules
+from tunebook.cache.planning import Planning
 from tunebook.cache.records import (
     Candidate,
     ErrorClass,
@@ -100,7 +101,8 @@ class Store:
     - Faults of the database are DatabaseErrors of one line.
 
     What a coordinator needs beside stands in parts of their own, which keep the same contract:
-    `queue`, `fleet`, `tokens`, `sessions`, `revisions`, `answers`, `statistics` and `catalogue`.
+    `queue`, `fleet`, `tokens`, `sessions`, `revisions`, `answers`, `statistics`, `catalogue` and
+    `planning`.
     """
 
     def __init__(self, database: Database, observer: LeaseObserver) -> None:
@@ -114,6 +116,7 @@ class Store:
         self.answers = Answers(database, self.revisions)
         self.statistics = LookupStatistics(database)
         self.catalogue = Catalogue(database)
+        self.planning = Planning(database)
 
     # --- opening -----------------------------------------------------------------------------
     @classmethod
@@ -357,7 +360,8 @@ class Store:
             return task_states.task_states(session, job_id)
 
     def set_untuned_seconds(self, task_id: int, seconds: float) -> None:
-        """What the unscheduled program took on the board."""
+        """What the unscheduled program took on the board; noted for the same workload in other
+        open jobs on its board class too, where it is not known yet."""
         with self._database.writing() as session:
             jobs.set_untuned_seconds(session, task_id, seconds)
 

@@ -1,0 +1,1 @@
+"""Plans: whether what is to be tuned fits what there is for it."""

@@ -1,0 +1,174 @@
+"""A plan as it is asked for and as it is answered, over HTTP and on the command line alike."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated, Literal
+
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, StringConstraints
+
+from tunebook.cache.submissions import BudgetLimits
+
+_MOST_TRIALS = 999_999_999
+_MOST_JOBS = 2_000
+_ONE_LINE = r"^[^\x00-\x1f\x7f]*$"
+_EXAMPLE_TARGET = "llvm -mtriple=aarch64-linux-gnu -mcpu=cortex-a76 -num-cores=4"
+
+Trials = Annotated[int, Field(ge=1, le=_MOST_TRIALS)]
+Seconds = Annotated[float, Field(gt=0, le=1e9, allow_inf_nan=False)]
+BoardClass = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$")]
+InputName = Annotated[
+    str, StringConstraints(min_length=1, max_length=200, pattern=r"^[^\x00-\x20\x7f]+$")
+]
+Dimensions = Annotated[
+    list[Annotated[int, Field(ge=1, le=2**31 - 1)]], Field(min_length=1, max_length=16)
+]
+
+
+class PlanLimits(BaseModel):
+    """What there is for a plan; what is left out is not limited."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    trials: Trials | None = None
+    seconds: Seconds | None = None
+    board_seconds: Seconds | None = None
+    deadline: AwareDatetime | None = Field(None, description="ISO 8601 with an offset from UTC.")
+
+    def limits(self) -> BudgetLimits:
+        return BudgetLimits(self.trials, self.seconds, self.board_seconds, self.deadline)
+
+
+class PlanJobSubmission(BaseModel):
+    """A model with its shapes on a target; without `model`, one that nothing is known of."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    model: Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")] | None = Field(
+        None, description="The SHA-256 of the model file, in lower-case hexadecimal."
+    )
+    name: Annotated[str, StringConstraints(max_length=200, pattern=_ONE_LINE)] = Field(
+        "", description="What people call the model."
+    )
+    shapes: Annotated[dict[InputName, Dimensions], Field(max_length=64)] = Field(
+        default_factory=dict
+    )
+    target: Annotated[str, StringConstraints(min_length=1, max_length=2_000, pattern=_ONE_LINE)] = (
+        Field(description="A target in any spelling but `host`; without a model any name.")
+    )
+    board_class: BoardClass = "local"
+    priority: Annotated[float, Field(gt=0, le=1e6, allow_inf_nan=False)] = 1.0
+
+    @property
+    def label(self) -> str:
+        return self.name or (self.model or "a model")[:12]
+
+    @property
+    def shapes_text(self) -> str:
+        """The shapes as they are stored: `a=1,3 b=2,2`, sorted by name."""
+        return " ".join(f"{n}={','.join(map(str, self.shapes[n]))}" for n in sorted(self.shapes))
+
+
+class PlanSubmission(BaseModel):
+    """What is to be tuned on which budget.
+
+    A job wants `trials_per_job`, or else its share of the budget's trials, or else
+    `trials_per_task` for each of its tasks; but for the share, what it had already counts.
+    """
+
+    model_config = ConfigDict(
+        extra="forbid",
+        json_schema_extra={
+            "examples": [
+                {
+                    "jobs": [{"name": "resnet", "target": _EXAMPLE_TARGET, "board_class": "rpi5"}],
+                    "trials_per_job": 1200,
+                    "budget": {"seconds": 43200},
+                }
+            ]
+        },
+    )
+
+    jobs: Annotated[list[PlanJobSubmission], Field(min_length=1, max_length=_MOST_JOBS)]
+    budget: PlanLimits = PlanLimits()
+    trials_per_job: Trials | None = None
+    trials_per_task: Trials = 256
+    seconds_per_trial: Seconds | None = Field(
+        None, description="In place of what was measured: of one board and the search for it."
+    )
+    boards: Annotated[
+        dict[BoardClass, Annotated[int, Field(ge=1, le=10_000)]], Field(max_length=100)
+    ] = Field(
+        default_factory=dict, description="Boards by class, in place of those that are there now."
+    )
+
+
+class ClassDocument(BaseModel):
+    """What a plan asks of a class of boards; `seconds` with all of them at work."""
+
+    board_class: str
+    boards: int
+    jobs: int
+    trials: int
+    seconds: float
+
+
+class DemandDocument(BaseModel):
+    """What a plan takes; `seconds` are those of the class of boards that takes longest."""
+
+    trials: int
+    seconds: float
+    board_seconds: float
+    classes: list[ClassDocument]
+
+
+class RoomDocument(BaseModel):
+    """What there is for it; null where it is not limited. `seconds` ends at the deadline too."""
+
+    trials: int | None
+    seconds: float | None
+    board_seconds: float | None
+
+
+class RemediesDocument(BaseModel):
+    """What would fit, each alone; null where that alone does not help. `trials_share` is the share
+    of its trials that every job would get, and `trials_per_job` the most that one would;
+    `models` and `targets` are how many would fit, `boards` how many each class would need."""
+
+    trials_share: float | None
+    trials_per_job: int | None
+    models: int | None
+    targets: int | None
+    boards: dict[str, int] | None
+    trials: int | None
+    seconds: float | None
+    board_seconds: float | None
+
+
+class ExpectedGainDocument(BaseModel):
+    """What another hour is expected to bring a model on a target: seconds of its latency now and
+    then, the share that it loses, and how many of the hour's trials it gets."""
+
+    model: str
+    shapes: str
+    target: str
+    latency: float
+    expected_latency: float
+    share: float
+    trials: int
+
+
+class PlanDocument(BaseModel):
+    """Whether a plan fits, what would, what was assumed, and what another hour would bring."""
+
+    fits: bool
+    short_of: list[Literal["trials", "time", "board-time"]]
+    jobs: int
+    models: int
+    targets: int
+    demand: DemandDocument
+    room: RoomDocument
+    deadline: datetime | None
+    remedies: RemediesDocument | None
+    assumptions: list[str]
+    another_hour: list[ExpectedGainDocument]
