@@ -132,6 +132,8 @@ def charge_anew(session: Session, job_id: int) -> bool:
 
 def give_back(session: Session, job_id: int, trials: int) -> None:
     """Returns trials that were reserved and not charged."""
+    if not trials:
+        return
     session.execute(
         update(BudgetRow)
         .where(BudgetRow.id == _budget_of(job_id))

@@ -10,7 +10,7 @@ from tunebook.cache import (
     job_listing,
     job_stages,
     jobs,
-    rounds,
+    round_claims,
     shared_budgets,
     submitted_jobs,
 )
@@ -203,8 +203,10 @@ class JobQueue:
         """Ends the jobs whose budget is over or whose tasks are all exhausted and that have nothing
         in flight: `done`, with `trials`, `time`, `board-time`, `deadline` or `exhausted` as the
         reason; gives their ids. Expires dead leases first."""
+        # Jobs are locked before rounds: each kind of lease has a transaction of its own.
         with self._database.writing() as session:
-            rounds.expire_dead_leases(session, self._rounds_observer)
+            round_claims.expire_dead_leases(session, self._rounds_observer)
+        with self._database.writing() as session:
             job_stages.expire_dead_stages(session, self._stages_observer)
         with self._database.reading() as session:
             spent = submitted_jobs.spent_jobs(session)

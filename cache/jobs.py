@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import Any
 
-from sqlalchemy import select, update
-from sqlalchemy.orm import Session
+from sqlalchemy import or_, select, update
+from sqlalchemy.orm import Session, aliased
 
 from tunebook.cache.budgets import ensure_budget, set_limit
 from tunebook.cache.errors import DatabaseError
@@ -56,7 +56,31 @@ def _open_job(session: Session, place: dict[str, Any], budget_id: int) -> tuple[
 
 
 def set_untuned_seconds(session: Session, task_id: int, seconds: float) -> None:
-    session.execute(update(TaskRow).where(TaskRow.id == task_id).values(untuned_seconds=seconds))
+    """See Store.set_untuned_seconds."""
+    job, task = aliased(JobRow), aliased(TaskRow)
+    wanting = (
+        select(TaskRow.id)
+        .join(JobRow, JobRow.id == TaskRow.job_id)
+        .join(
+            task, (task.workload_id == TaskRow.workload_id) & (task.target_id == TaskRow.target_id)
+        )
+        .join(job, job.id == task.job_id)
+        .where(
+            task.id == task_id,
+            JobRow.board_class == job.board_class,
+            JobRow.emulated == job.emulated,
+            JobRow.state == OPEN,
+            TaskRow.untuned_seconds.is_(None),
+        )
+    )
+    # Two workers with the same workload lock its tasks in one order, never crosswise.
+    ids = session.scalars(
+        select(TaskRow.id)
+        .where(or_(TaskRow.id == task_id, TaskRow.id.in_(wanting)))
+        .order_by(TaskRow.id)
+        .with_for_update(key_share=True)
+    ).all()
+    session.execute(update(TaskRow).where(TaskRow.id.in_(ids)).values(untuned_seconds=seconds))
 
 
 def set_exhausted(session: Session, task_id: int) -> None:

@@ -15,6 +15,7 @@ from tunebook.cache import (
     known_workloads,
     lookups,
     near_schedules,
+    round_claims,
     rounds,
     slots,
     stored_models,
@@ -414,10 +415,10 @@ class Store:
         nothing to claim: ask again after a second, since a lease is only seen to be dead by one who
         watches it."""
         jobs_wanted = job_ids if job_id is None else (job_id,)
-        wanted = rounds.WantedRounds(jobs_wanted, board_classes, task_ids, searched)
+        wanted = round_claims.WantedRounds(jobs_wanted, board_classes, task_ids, searched)
         while True:
             with self._database.writing() as session:
-                claim = rounds.claim_round(session, self._observer, worker, wanted)
+                claim = round_claims.claim_round(session, self._observer, worker, wanted)
             if not claim.again:
                 return claim.round
 

@@ -12,7 +12,8 @@ from tunebook.cache.records import Candidate, ErrorClass
 class Budget:
     """A budget of trials for one model digest, shapes, target and compiler.
 
-    granted = in flight + spent. `granted <= limit` always holds. `board_seconds` is what its
+    granted = in flight + spent. `granted <= limit` always holds; where trials are not limited the
+    limit is UNLIMITED_TRIALS (budgets.py). `board_seconds` is what its
     trials cost the boards, repeats and failures included.
     """
 
