@@ -13,8 +13,21 @@ from fastapi.routing import APIRoute
 
 from tunebook.cache.model_files import ModelFiles
 from tunebook.cache.store import Store
-from tunebook.service.api import health_routes, metrics_routes, models_routes, problem_pages
+from tunebook.service.api import (
+    boards_routes,
+    budgets_routes,
+    events_routes,
+    health_routes,
+    jobs_routes,
+    metrics_routes,
+    models_routes,
+    problem_pages,
+    records_routes,
+    schedules_routes,
+    targets_routes,
+)
 from tunebook.service.api.authentication import OPENAPI, Authentication
+from tunebook.service.api.job_event_feed import JobEventFeed
 from tunebook.service.api.limits import BodyLimits
 from tunebook.service.api.metrics import Metrics
 from tunebook.service.api.problems import (
@@ -24,13 +37,23 @@ from tunebook.service.api.problems import (
     install_problem_handlers,
 )
 from tunebook.service.api.rates import Rate
+from tunebook.service.api.scripts import Scripts
 from tunebook.service.api.security import ForeignRequests, SecurityHeaders
 from tunebook.service.api.settings import Settings
 from tunebook.service.api.worker_processes import WorkerProcesses
 from tunebook.service.dashboard import routes as dashboard_routes
 
 _PREFIX = "/api/v1"
-_ROUTERS = (models_routes.router,)
+_ROUTERS = (
+    models_routes.router,
+    jobs_routes.router,
+    events_routes.router,
+    budgets_routes.router,
+    records_routes.router,
+    schedules_routes.router,
+    targets_routes.router,
+    boards_routes.router,
+)
 
 
 def create_app(
@@ -57,6 +80,8 @@ def create_app(
     app.state.store = store
     app.state.model_files = ModelFiles(settings.models)
     app.state.metrics = Metrics()
+    app.state.event_feed = JobEventFeed(store.queue.last_events)
+    app.state.scripts = Scripts(store)
     app.state.workers = workers
     app.state.stopping = asyncio.Event()
     _add_parts(app, settings, store)

@@ -147,8 +147,10 @@ class RemediesDocument(BaseModel):
 
 class ExpectedGainDocument(BaseModel):
     """What another hour is expected to bring a model on a target: seconds of its latency now and
-    then, the share that it loses, and how many of the hour's trials it gets."""
+    then, the share that it loses, and how many of the hour's trials it gets. `job` is its place
+    among the jobs that were asked about, from 0; models that were never split are left out."""
 
+    job: int
     model: str
     shapes: str
     target: str

@@ -114,8 +114,10 @@ class Forecast:
 
 @dataclass(frozen=True)
 class ExpectedGain:
-    """What more tuning is expected to bring a model on a target; latencies in seconds."""
+    """What more tuning is expected to bring a model on a target; latencies in seconds. `job` is its
+    number in the plan, from 0."""
 
+    job: int
     model: str
     shapes: str
     target: str
@@ -167,11 +169,11 @@ def expect_after(
     The allocation is played forward, each task improving as it is expected to; jobs that share a
     class of boards compete for it. Trials are not limited.
     """
-    known = [job for job in jobs if job.states]
-    states = {number: list(job.states) for number, job in enumerate(known)}
-    trials = dict.fromkeys(states, 0)
-    for board_class in {job.board_class for job in known}:
-        numbers = [n for n, job in enumerate(known) if job.board_class == board_class]
+    known = {number: job for number, job in enumerate(jobs) if job.states}
+    states: dict[int, Sequence[TaskState]] = {}
+    trials = dict.fromkeys(known, 0)
+    for board_class in {job.board_class for job in known.values()}:
+        numbers = [n for n, job in known.items() if job.board_class == board_class]
         rehearsal = Rehearsal(
             [_with_rates(known[n]) for n in numbers],
             _UNLIMITED_TRIALS,
@@ -189,6 +191,7 @@ def expect_after(
         states.update(zip(numbers, rehearsal.jobs, strict=True))
     return tuple(
         ExpectedGain(
+            number,
             job.model,
             job.shapes,
             job.target,
@@ -196,7 +199,7 @@ def expect_after(
             present_latency(states[number]),
             trials[number],
         )
-        for number, job in enumerate(known)
+        for number, job in known.items()
     )
 
 
