@@ -21,6 +21,7 @@ from tunebook.service.api import (
     jobs_routes,
     metrics_routes,
     models_routes,
+    plans_routes,
     problem_pages,
     records_routes,
     schedules_routes,
@@ -53,6 +54,7 @@ _ROUTERS = (
     schedules_routes.router,
     targets_routes.router,
     boards_routes.router,
+    plans_routes.router,
 )
 
 
