@@ -13,6 +13,7 @@ from tunebook.cache.errors import NotFoundError
 from tunebook.cache.identities import KEY_COLUMNS, find_ids, find_target, key_of
 from tunebook.cache.keys import ScheduleKey
 from tunebook.cache.records import ErrorClass, Source
+from tunebook.cache.shared_budgets import in_utc
 from tunebook.cache.tables import (
     OriginRow,
     RecordRow,
@@ -197,5 +198,5 @@ def _listed(row: Any) -> ListedRecord:
         board=row.board,
         board_class=row.board_class,
         board_seconds=row.board_seconds,
-        created_at=row.created_at,
+        created_at=in_utc(row.created_at),
     )

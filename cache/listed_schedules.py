@@ -13,6 +13,7 @@ from tunebook.cache.errors import NotFoundError
 from tunebook.cache.identities import KEY_COLUMNS, find_ids, find_target, key_of
 from tunebook.cache.keys import ScheduleKey
 from tunebook.cache.records import Source
+from tunebook.cache.shared_budgets import in_utc
 from tunebook.cache.tables import BoardRow, ModelRow, RecordRow, ScheduleRow, TargetRow, WorkloadRow
 
 
@@ -108,7 +109,7 @@ def listed_schedules(
             seconds=row.seconds,
             emulated=row.emulated,
             source=Source(row.source),
-            created_at=row.created_at,
+            created_at=in_utc(row.created_at),
         )
         for row in session.execute(statement.order_by(*place).limit(limit))
     )
@@ -155,7 +156,7 @@ def listed_peaks(session: Session) -> tuple[ListedPeak, ...]:
             row.target,
             row.flops_per_second,
             row.bytes_per_second,
-            row.measured_at,
+            in_utc(row.measured_at),
         )
         for row in session.scalars(statement)
     )

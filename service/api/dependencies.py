@@ -11,16 +11,20 @@ from fastapi import Request
 from tunebook.cache.model_files import ModelFiles
 from tunebook.cache.store import Store
 from tunebook.cache.tokens import Role, Token
+from tunebook.service.api.job_event_feed import JobEventFeed
 from tunebook.service.api.metrics import Metrics
 from tunebook.service.api.problems import Problem
+from tunebook.service.api.scripts import Scripts
 from tunebook.service.api.settings import Settings
 
 __all__ = [
     "Role",
     "Token",
     "current_token",
+    "get_event_feed",
     "get_metrics",
     "get_model_files",
+    "get_scripts",
     "get_settings",
     "get_stopping",
     "get_store",
@@ -53,6 +57,18 @@ async def get_metrics(request: Request) -> Metrics:
     """What is counted for Prometheus."""
     metrics: Metrics = request.app.state.metrics
     return metrics
+
+
+async def get_event_feed(request: Request) -> JobEventFeed:
+    """Tells of new events of jobs."""
+    feed: JobEventFeed = request.app.state.event_feed
+    return feed
+
+
+async def get_scripts(request: Request) -> Scripts:
+    """Makes scheduled programs readable."""
+    scripts: Scripts = request.app.state.scripts
+    return scripts
 
 
 async def get_stopping(request: Request) -> asyncio.Event:
