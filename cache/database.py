@@ -10,7 +10,8 @@ from __future__ import annotations
 import os
 import re
 import sqlite3
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -76,6 +77,7 @@ class Database:
         self._engine = engine
         self._write_engine = engine.execution_options(**{_WRITES: True})
         self._schema_engine = engine.execution_options(**{_WRITES: True, _CHANGES_SCHEMA: True})
+        self._listener: Callable[[str, float], None] | None = None
         self._read_engine = engine
         if engine.dialect.name == "postgresql":
             self._read_engine = engine.execution_options(isolation_level="REPEATABLE READ")
@@ -114,17 +116,35 @@ class Database:
     def close(self) -> None:
         self._engine.dispose()
 
+    def listen(self, listener: Callable[[str, float], None]) -> None:
+        """Tells how long each transaction takes from now on: `read` or `write`, and seconds."""
+        self._listener = listener
+
     @contextmanager
     def reading(self) -> Iterator[Session]:
         """A session that reads one snapshot."""
-        with self.explained(), Session(self._read_engine) as session:
+        with self._timed("read"), self.explained(), Session(self._read_engine) as session:
             yield session
 
     @contextmanager
     def writing(self) -> Iterator[Session]:
         """A session that commits when left, and rolls back on an exception."""
-        with self.explained(), Session(self._write_engine) as session, session.begin():
+        with (
+            self._timed("write"),
+            self.explained(),
+            Session(self._write_engine) as session,
+            session.begin(),
+        ):
             yield session
+
+    @contextmanager
+    def _timed(self, kind: str) -> Iterator[None]:
+        started = time.perf_counter()
+        try:
+            yield
+        finally:
+            if self._listener is not None:
+                self._listener(kind, time.perf_counter() - started)
 
     def _create_schema(self) -> str | None:
         """Runs the migrations that are missing; gives the version before, None for none."""

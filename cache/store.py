@@ -22,6 +22,7 @@ from tunebook.cache import (
     stored_records,
     task_states,
 )
+from tunebook.cache.activity import ActivityReader
 from tunebook.cache.answers import Answers
 from tunebook.cache.catalogue import Catalogue
 from tunebook.cache.database import Database
@@ -136,6 +137,14 @@ class Store:
         """
         database = Database.open(url, read_only=read_only)
         return cls(database, LeaseObserver(lease_seconds, monotonic))
+
+    def listen(self, listener: Callable[[str, float], None]) -> None:
+        """Tells how long each transaction takes from now on: `read` or `write`, and seconds."""
+        self._database.listen(listener)
+
+    def watch_activity(self) -> ActivityReader:
+        """Tells from now on what workers do, in one look after the other."""
+        return ActivityReader(self._database)
 
     def check_reachable(self) -> None:
         """Raises DatabaseError where the database does not answer."""
