@@ -12,7 +12,7 @@ from tunebook.cache.errors import NotFoundError
 from tunebook.cache.shared_budgets import budget_use, in_utc
 from tunebook.cache.submissions import Job, JobFilter, JobRequest, JobState, SearchingJob
 from tunebook.cache.submitted_jobs import SEARCH, STATE_IN, is_open, waiting_reason
-from tunebook.cache.tables import OPEN, BudgetRow, JobEventHeadRow, JobRow
+from tunebook.cache.tables import OPEN, BudgetRow, JobEventHeadRow, JobRow, RoundRow, SlotRow
 
 _Rows = Select[tuple[JobRow, BudgetRow, int]]
 
@@ -68,6 +68,12 @@ def searching_jobs(session: Session, board_classes: Collection[str]) -> tuple[Se
         for row, budget in rows
         if row.model_id is not None
     )
+
+
+def trials_of(session: Session, job_id: int) -> int:
+    """See JobQueue.trials."""
+    charged = select(func.count()).select_from(SlotRow).join(RoundRow)
+    return session.execute(charged.where(RoundRow.job_id == job_id, SlotRow.charged)).scalar_one()
 
 
 def request_of(row: JobRow) -> JobRequest:

@@ -132,6 +132,12 @@ class JobQueue:
             served = self._fleet.served_classes(session)
             return job_listing.list_jobs(session, wanted, after, limit, served)
 
+    def trials(self, job_id: int) -> int:
+        """How many trials the rounds of a job were charged; those that other jobs measured for the
+        same workloads are theirs."""
+        with self._database.reading() as session:
+            return job_listing.trials_of(session, job_id)
+
     def cancel(self, job_id: int) -> Job:
         """Ends a job and closes its rounds; its workers learn so by their leases, and what was
         measured stays. One that ended already stays as it is. Raises NotFoundError."""

@@ -24,6 +24,7 @@ class BoardDocument(BaseModel):
     host: str = Field(description="Where the worker runs.")
     emulated: bool
     cores: int
+    compiler: str = Field(description="The compiler that the worker has, by which it splits.")
     state: dict[str, Any] = Field(description="What the board said of itself last.")
     activity: str = Field(description="What the worker does now.")
 
@@ -84,6 +85,7 @@ def _board(worker: WorkerPresence, board: ServedBoard) -> BoardDocument:
         host=worker.host,
         emulated=board.emulated,
         cores=board.cores,
+        compiler=worker.compiler,
         state=board.state,
         activity=worker.activity,
     )

@@ -247,6 +247,7 @@ class JobSummary(BaseModel):
 class JobDocument(JobSummary):
     """A job with its tasks, which are known once the model was split, and the log of a failure."""
 
+    trials: int = Field(description="Those that this job was charged; tasks count all there are.")
     latency: LatencyDocument
     tasks: list[TaskDocument]
     log: str
@@ -270,9 +271,10 @@ def job_summary(job: Job) -> JobSummary:
     return JobSummary(**_summary(job))
 
 
-def job_document(job: Job, tasks: Sequence[TaskState]) -> JobDocument:
+def job_document(job: Job, tasks: Sequence[TaskState], trials: int) -> JobDocument:
     return JobDocument(
         **_summary(job),
+        trials=trials,
         latency=LatencyDocument(
             untuned=_latency(tasks, [task.untuned_seconds for task in tasks]),
             best=_latency(tasks, [task.best_seconds for task in tasks]),

@@ -134,7 +134,7 @@ def cancel_job(job_id: RowId, store: StoreOf, token: Submitter) -> JobDocument:
 
 def _document(store: Store, job: Job) -> JobDocument:
     tasks = () if job.model_id is None else store.task_states(job.id)
-    return job_document(job, tasks)
+    return job_document(job, tasks, store.queue.trials(job.id))
 
 
 def _target(store: Store, submission: JobSubmission) -> str:
