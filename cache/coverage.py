@@ -22,6 +22,9 @@ class Coverage:
         return self.served / self.keys if self.keys else None
 
 
+NOTHING_STORED = Coverage(0, 0)
+
+
 def coverage(session: Session) -> dict[str, Coverage]:
     """By target; of each only the compiler by which a model was split last: what an older one split
     is looked up no more."""

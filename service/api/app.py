@@ -19,17 +19,21 @@ from tunebook.service.api import (
     events_routes,
     health_routes,
     jobs_routes,
+    lookups_routes,
     metrics_routes,
     models_routes,
     plans_routes,
     problem_pages,
     records_routes,
     schedules_routes,
+    splits_routes,
+    statistics_routes,
     targets_routes,
 )
 from tunebook.service.api.authentication import OPENAPI, Authentication
 from tunebook.service.api.job_event_feed import JobEventFeed
 from tunebook.service.api.limits import BodyLimits
+from tunebook.service.api.lookup_desk import LookupDesk
 from tunebook.service.api.metrics import Metrics
 from tunebook.service.api.problems import (
     PROBLEM_RESPONSES,
@@ -46,6 +50,9 @@ from tunebook.service.dashboard import routes as dashboard_routes
 
 _PREFIX = "/api/v1"
 _ROUTERS = (
+    lookups_routes.router,
+    splits_routes.router,
+    statistics_routes.router,
     models_routes.router,
     jobs_routes.router,
     events_routes.router,
@@ -82,6 +89,9 @@ def create_app(
     app.state.store = store
     app.state.model_files = ModelFiles(settings.models)
     app.state.metrics = Metrics()
+    app.state.lookups = LookupDesk(
+        store, pipelines=settings.pipelines, observe=app.state.metrics.count_lookups
+    )
     app.state.event_feed = JobEventFeed(store.queue.last_events)
     app.state.scripts = Scripts(store)
     app.state.workers = workers
@@ -119,6 +129,8 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     workers: WorkerProcesses | None = app.state.workers
     async with AsyncExitStack() as ends:
         app.state.model_files.check()
+        ends.callback(app.state.lookups.stop)
+        app.state.lookups.start()
         if workers is not None:
             ends.callback(workers.stop)
             workers.start()

@@ -32,13 +32,14 @@ class Settings:
 
     `names` are the host names under which it may be addressed; with `any_address` also every IP
     address, which no name server can redirect. `secure` says that browsers reach it by TLS, its own
-    or a proxy's.
+    or a proxy's. `pipelines` are counted by name whenever they first ask.
     """
 
     names: tuple[str, ...] = LOOPBACK_NAMES
     any_address: bool = False
     secure: bool = False
     models: str | None = None
+    pipelines: tuple[str, ...] = ()
     limits: Limits = field(default_factory=Limits)
     heartbeat_seconds: float = 15.0
     scrape_seconds: float = 2.0

@@ -1,0 +1,228 @@
+"""Look-ups as documents: what is asked, and what is answered."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
+
+from tunebook.cache.errors import TargetError
+from tunebook.cache.keys import ScheduleKey, WorkloadKey
+from tunebook.cache.likeness import UNKNOWN, Likeness, LookupHints
+from tunebook.cache.misses import LookupAnswer
+from tunebook.cache.records import Schedule
+from tunebook.cache.targets import canonical_target
+from tunebook.service.api.field_types import Digest, TargetText
+from tunebook.service.api.job_models import Dimensions, InputName
+from tunebook.service.api.problems import ProblemDocument
+from tunebook.service.miss_documents import MissDocument, miss_document
+
+# A part of a key: one line, without what separates the parts.
+_PART = r"^[^\x00-\x1f\x7f|]*$"
+_HASH = r"^[0-9a-f]*$"
+# TVM's longest are some hundred characters.
+_LONGEST_TEXT = 20_000
+
+_Text = Annotated[str, StringConstraints(max_length=_LONGEST_TEXT, pattern=r"^[^\x00]*$")]
+_Hash = Annotated[str, StringConstraints(max_length=32, pattern=_HASH)]
+Compiler = Annotated[
+    str,
+    StringConstraints(min_length=1, max_length=128, pattern=_PART),
+    Field(description="For example `tvm-0.27.0+llvm-22`."),
+]
+Op = Annotated[
+    str,
+    StringConstraints(min_length=1, max_length=2_000, pattern=_PART),
+    Field(description="Fused operators in order, such as `conv2d+add+relu`."),
+]
+Buffers = Annotated[
+    str,
+    StringConstraints(min_length=1, max_length=_LONGEST_TEXT, pattern=_PART),
+    Field(description="Dtypes and shapes: `f32[1,64,56,56] f32[64] -> f32[1,64,56,56]`."),
+]
+WorkloadHash = Annotated[
+    str,
+    StringConstraints(min_length=1, max_length=32, pattern=_PART),
+    Field(description="The structural hash of the program, 16 hexadecimal digits."),
+]
+Pipeline = Annotated[
+    str,
+    StringConstraints(pattern=r"^[A-Za-z0-9._/:@+-]{0,64}$"),
+    Field(description="The name that the look-up is counted under; one of a bounded number."),
+]
+
+_EXAMPLE_TARGET = "llvm -mtriple=aarch64-linux-gnu -mcpu=cortex-a76 -num-cores=4"
+_EXAMPLES: list[dict[str, Any]] = [
+    {
+        "target": _EXAMPLE_TARGET,
+        "compiler": "tvm-0.27.0+llvm-22",
+        "workloads": [
+            {
+                "op": "conv2d+add+relu",
+                "buffers": "f32[1,64,56,56] f32[64,64,3,3] f32[1,64,1,1] -> f32[1,64,54,54]",
+                "hash": "8ff98e478c702f8d",
+            }
+        ],
+        "pipeline": "camera-firmware",
+    },
+    {
+        "target": _EXAMPLE_TARGET,
+        "model": "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08",
+        "on_miss": "report",
+    },
+]
+
+
+class LikenessDocument(BaseModel):
+    """What a program is like beyond its key; it explains a miss of what was never stored."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    structure: _Hash = ""
+    anchor: _Hash = ""
+    attributes: _Text = ""
+    constants: _Text = ""
+
+
+class WorkloadQuestion(BaseModel):
+    """A workload, as splitting a model gives it."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    op: Op
+    buffers: Buffers
+    hash: WorkloadHash
+    likeness: LikenessDocument | None = None
+
+
+class LookupRequest(BaseModel):
+    """A target and workloads with the compiler that split them, or a model by the digest of its
+    file, whose keys are known since it was split."""
+
+    model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": _EXAMPLES})
+
+    target: TargetText | dict[str, Any] = Field(
+        description="A target in any spelling but `host`: a text, a tag, or TVM's JSON."
+    )
+    compiler: Compiler | None = Field(
+        None, description="Left out for a model that one compiler alone split for the target."
+    )
+    workloads: Annotated[list[WorkloadQuestion], Field(min_length=1)] | None = None
+    model: Digest | None = None
+    shapes: dict[InputName, Dimensions] | None = Field(
+        None, description="Of a model's inputs; needed where it was split with several."
+    )
+    features: Annotated[str, StringConstraints(max_length=16, pattern=_HASH)] = Field(
+        "", description="A hash of what LLVM switches on for the target, where it is known."
+    )
+    accept_emulated: bool = Field(
+        False, description="Also serve schedules that only an emulated board has timed."
+    )
+    on_miss: Literal["error", "report"] = Field(
+        "error", description="Whether a miss is a problem (409), or told with status 200."
+    )
+    known: Digest | None = Field(
+        None,
+        description="The `digest` of the last answer, which is not sent again while it holds.",
+    )
+    pipeline: Pipeline = ""
+
+    @model_validator(mode="after")
+    def _asks_one_thing(self) -> LookupRequest:
+        if (self.workloads is None) == (self.model is None):
+            raise ValueError("give workloads or a model, one of the two")
+        if self.workloads is not None and self.compiler is None:
+            raise ValueError("workloads need the compiler that split them")
+        if self.workloads is not None and self.shapes is not None:
+            raise ValueError("shapes are those of a model; workloads have theirs in their buffers")
+        return self
+
+    def canonical_target(self) -> str:
+        """Raises TargetError."""
+        target = str(canonical_target(self.target))
+        if not target.isprintable():
+            raise TargetError("the target holds a character that cannot be printed")
+        return target
+
+    def keys(self, target: str) -> list[ScheduleKey]:
+        """The keys of the workloads on a canonical target."""
+        return [self._key(one).on(target) for one in self.workloads or ()]
+
+    def hints(self, target: str) -> LookupHints:
+        """What the caller knows of workloads that were perhaps never stored."""
+        likeness = {
+            self._key(one): Likeness(**one.likeness.model_dump()) if one.likeness else UNKNOWN
+            for one in self.workloads or ()
+        }
+        return LookupHints(likeness, {target: self.features} if self.features else {})
+
+    def _key(self, one: WorkloadQuestion) -> WorkloadKey:
+        return WorkloadKey(one.op, one.buffers, self.compiler or "", one.hash)
+
+
+class HitDocument(BaseModel):
+    """A schedule that is served. `trace` is MetaSchedule's, as JSON text; `module_hash` that of the
+    module which it schedules to; `seconds` the median run time."""
+
+    key: str
+    record_id: int
+    trace: str
+    module_hash: str
+    seconds: float
+    emulated: bool
+    source: str
+
+
+class CountsDocument(BaseModel):
+    """How many keys hit, and how many missed."""
+
+    hits: int
+    misses: int
+
+
+class LookupDocument(BaseModel):
+    """The answer, from one snapshot: every key is in `hits` or in `misses`. `digest` changes with
+    it; `passed_over` says which records were refused, and what is served instead."""
+
+    digest: str
+    hits: list[HitDocument]
+    misses: list[MissDocument]
+    counts: CountsDocument
+    passed_over: list[str]
+
+
+class UnchangedDocument(BaseModel):
+    """The answer is the one that the caller has."""
+
+    unchanged: Literal[True] = True
+    digest: str
+
+
+class ScheduleMissDocument(ProblemDocument, LookupDocument):
+    """The problem `schedule-miss`: which schedules are missing and why, and those that are not."""
+
+
+def lookup_document(answer: LookupAnswer) -> LookupDocument:
+    """The answer as machines read it."""
+    document = LookupDocument(
+        digest="",
+        hits=[_hit(one) for one in answer.hits.values()],
+        misses=[miss_document(miss) for miss in answer.misses],
+        counts=CountsDocument(hits=len(answer.hits), misses=len(answer.misses)),
+        passed_over=list(answer.passed_over),
+    )
+    digest = hashlib.sha256(document.model_dump_json().encode()).hexdigest()
+    return document.model_copy(update={"digest": digest})
+
+
+def _hit(schedule: Schedule) -> HitDocument:
+    return HitDocument(
+        key=str(schedule.key),
+        record_id=schedule.record_id,
+        trace=schedule.trace,
+        module_hash=schedule.module_hash,
+        seconds=schedule.seconds,
+        emulated=schedule.emulated,
+        source=schedule.source.value,
+    )

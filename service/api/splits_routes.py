@@ -1,0 +1,68 @@
+"""What is known of models and workloads that were split: what a build asks beside its look-up."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Depends, Path, Query
+
+from tunebook.cache.store import Store
+from tunebook.cache.targets import canonical_target
+from tunebook.service.api.dependencies import Role, Token, get_store, require
+from tunebook.service.api.field_types import TargetText
+from tunebook.service.api.lookup_models import Buffers, Compiler, WorkloadHash
+from tunebook.service.api.splits_models import (
+    HoldersDocument,
+    HoldingQuestion,
+    SplitsDocument,
+    WorkloadsDocument,
+    holder_document,
+    split_document,
+    workload_document,
+)
+
+router = APIRouter(tags=["look-ups"])
+
+StoreOf = Annotated[Store, Depends(get_store)]
+Reader = Annotated[Token, Depends(require(Role.READ))]
+DigestPath = Annotated[
+    str, Path(pattern=r"^[0-9a-f]{64}$", description="The SHA-256 of the model's file.")
+]
+
+
+@router.get("/models/{sha256}/splits", summary="Read what a model was split into")
+def read_splits(
+    sha256: DigestPath,
+    store: StoreOf,
+    token: Reader,
+    target: Annotated[TargetText, Query()],
+    compiler: Annotated[Compiler | None, Query()] = None,
+) -> SplitsDocument:
+    """The keys that builds of a model look up on a target, with the choices that it was tuned
+    with; nothing where it was never split for it."""
+    canonical = str(canonical_target(target))
+    found = store.answers.splits(sha256, canonical, compiler)
+    return SplitsDocument(items=[split_document(model) for model in found])
+
+
+@router.get("/workloads", summary="Find the keys of a program")
+def find_workloads(
+    store: StoreOf,
+    token: Reader,
+    hash: Annotated[WorkloadHash, Query()],
+    buffers: Annotated[Buffers, Query()],
+    compiler: Annotated[Compiler, Query()],
+) -> WorkloadsDocument:
+    """The keys of a program whose operators the caller does not know, the oldest first."""
+    found = store.find_workloads(hash, buffers, compiler)
+    return WorkloadsDocument(items=[workload_document(key) for key in found])
+
+
+@router.post("/models/holding", summary="Find models that hold workloads")
+def find_holders(question: HoldingQuestion, store: StoreOf, token: Reader) -> HoldersDocument:
+    """The stored models on a target that hold any of the workloads, those with most of them first
+    and of these the smallest."""
+    target = str(canonical_target(question.target))
+    workloads = [one.key() for one in question.workloads]
+    found = store.models_holding(workloads, target, question.limit)
+    return HoldersDocument(items=[holder_document(model) for model in found])
