@@ -21,6 +21,7 @@ from tunebook.service.commands import (
     key_command,
     lookup_command,
     migrate_command,
+    plan_command,
     target_command,
     tune_command,
 )
@@ -44,6 +45,7 @@ app.command("key")(key_command.key)
 app.command("target")(target_command.target)
 app.command("import")(import_command.import_database)
 app.command("export")(export_command.export_database)
+app.command("plan")(plan_command.plan)
 app.command("demo")(demo_command.demo)
 app.add_typer(database_command.app, name="db")
 

@@ -14,6 +14,8 @@ from tunebook.cache.database import default_path
 from tunebook.cache.store import Store
 from tunebook.service.commands.mending import DATABASE_VARIABLE
 
+SERVER_VARIABLE = "TUNEBOOK_SERVER"
+
 
 class Layout(str, Enum):
     """How images lie in memory between convolutions."""
@@ -54,6 +56,15 @@ DatabaseUrl = Annotated[
         "--db",
         envvar=DATABASE_VARIABLE,
         help="The database: a file, or an SQLAlchemy URL. Default: in your data folder.",
+    ),
+]
+Server = Annotated[
+    str | None,
+    typer.Option(
+        "--server",
+        metavar="URL",
+        envvar=SERVER_VARIABLE,
+        help="The coordinator to ask. Default: none, but the database.",
     ),
 ]
 Boards = Annotated[

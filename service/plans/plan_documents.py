@@ -5,7 +5,14 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Annotated, Literal
 
-from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, StringConstraints
+from pydantic import (
+    AwareDatetime,
+    BaseModel,
+    ConfigDict,
+    Field,
+    PlainSerializer,
+    StringConstraints,
+)
 
 from tunebook.cache.submissions import BudgetLimits
 
@@ -16,6 +23,11 @@ _EXAMPLE_TARGET = "llvm -mtriple=aarch64-linux-gnu -mcpu=cortex-a76 -num-cores=4
 
 Trials = Annotated[int, Field(ge=1, le=_MOST_TRIALS)]
 Seconds = Annotated[float, Field(gt=0, le=1e9, allow_inf_nan=False)]
+Moment = Annotated[
+    # As text also where it is printed.
+    datetime,
+    PlainSerializer(lambda moment: moment.isoformat(timespec="seconds"), return_type=str),
+]
 BoardClass = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$")]
 InputName = Annotated[
     str, StringConstraints(min_length=1, max_length=200, pattern=r"^[^\x00-\x20\x7f]+$")
@@ -170,7 +182,7 @@ class PlanDocument(BaseModel):
     targets: int
     demand: DemandDocument
     room: RoomDocument
-    deadline: datetime | None
+    deadline: Moment | None
     remedies: RemediesDocument | None
     assumptions: list[str]
     another_hour: list[ExpectedGainDocument]
