@@ -22,7 +22,9 @@ from tunebook.service.commands import (
     lookup_command,
     migrate_command,
     plan_command,
+    serve_command,
     target_command,
+    token_command,
     tune_command,
 )
 from tunebook.service.commands.output import print_error, print_misses
@@ -46,8 +48,10 @@ app.command("target")(target_command.target)
 app.command("import")(import_command.import_database)
 app.command("export")(export_command.export_database)
 app.command("plan")(plan_command.plan)
+app.command("serve")(serve_command.serve)
 app.command("demo")(demo_command.demo)
 app.add_typer(database_command.app, name="db")
+app.add_typer(token_command.app, name="token")
 
 
 def main() -> None:

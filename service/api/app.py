@@ -42,6 +42,7 @@ from tunebook.service.api.problems import (
     install_problem_handlers,
 )
 from tunebook.service.api.rates import Rate
+from tunebook.service.api.request_log import RequestLog
 from tunebook.service.api.scripts import Scripts
 from tunebook.service.api.security import ForeignRequests, SecurityHeaders
 from tunebook.service.api.settings import Settings
@@ -88,7 +89,8 @@ def create_app(
     app.state.settings = settings
     app.state.store = store
     app.state.model_files = ModelFiles(settings.models)
-    app.state.metrics = Metrics()
+    app.state.metrics = Metrics(store.watch_activity().read, scrape_seconds=settings.scrape_seconds)
+    store.listen(app.state.metrics.observe_transaction)
     app.state.lookups = LookupDesk(
         store, pipelines=settings.pipelines, observe=app.state.metrics.count_lookups
     )
@@ -121,6 +123,7 @@ def _add_parts(app: FastAPI, settings: Settings, store: Store) -> None:
     )
     app.add_middleware(ForeignRequests, settings=settings)
     app.add_middleware(ProblemBoundary)
+    app.add_middleware(RequestLog)
     app.add_middleware(SecurityHeaders)
 
 

@@ -12,7 +12,7 @@ class WorkerProcesses(Protocol):
         """Starts them."""
 
     def stop(self) -> None:
-        """Ends them, within seconds; what they have measured is stored."""
+        """Ends them, within seconds; what they have measured is stored. Again it does nothing."""
 
     def fault(self) -> str | None:
         """Why they do not work, in a line; None where they do."""

@@ -1,0 +1,164 @@
+"""`tunebook serve`: the coordinator."""
+
+from __future__ import annotations
+
+import logging
+import socket
+from contextlib import closing, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from tunebook.cache.errors import ExitCode, ServerError
+from tunebook.cache.store import Store
+from tunebook.cache.token_file import read_local_token, write_local_token
+from tunebook.cache.tokens import Role
+from tunebook.service.commands.options import Boards, DatabaseUrl, Tracker, open_store
+from tunebook.service.commands.output import print_text
+
+if TYPE_CHECKING:
+    from tunebook.service.api.server import Listening
+    from tunebook.service.api.settings import Settings
+    from tunebook.service.api.worker_processes import WorkerProcesses
+
+logger = logging.getLogger(__name__)
+
+DEFAULT_PORT = 8470
+_LOCAL_TOKEN = "local command line"
+
+
+def serve(
+    host: Annotated[str, typer.Option("--host", help="The address to listen at.")] = "127.0.0.1",
+    port: Annotated[
+        int, typer.Option("--port", min=0, max=65535, help="The port; 0 takes a free one.")
+    ] = DEFAULT_PORT,
+    name: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--name",
+            metavar="HOST",
+            help="A host name that it is reached under, as behind a proxy; repeatable.",
+        ),
+    ] = None,
+    tls_cert: Annotated[
+        Path | None, typer.Option("--tls-cert", metavar="PEM", help="Its certificate, for TLS.")
+    ] = None,
+    tls_key: Annotated[
+        Path | None, typer.Option("--tls-key", metavar="PEM", help="The certificate's key.")
+    ] = None,
+    behind_proxy: Annotated[
+        bool, typer.Option("--behind-proxy", help="A proxy in front of it does TLS.")
+    ] = False,
+    proxy: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--proxy",
+            metavar="ADDRESS",
+            help="The proxy's address, whose X-Forwarded-For is believed; repeatable. Default: "
+            "this machine.",
+        ),
+    ] = None,
+    models: Annotated[
+        str | None,
+        typer.Option(
+            "--models",
+            metavar="FOLDER|URL",
+            help="Where uploaded models lie: a folder, or object storage as fsspec names it. "
+            "Default: in your data folder.",
+        ),
+    ] = None,
+    workers: Annotated[
+        int,
+        typer.Option("--workers", min=0, max=64, help="Workers to run as child processes."),
+    ] = 1,
+    boards: Boards = None,
+    tracker: Tracker = None,
+    db: DatabaseUrl = None,
+) -> int:
+    """Serve schedules, jobs and the hit-rate page over HTTP, until it is stopped."""
+    # Only here: no other command should wait for a web server's modules, or need them.
+    from tunebook.service.api.server import Listening
+    from tunebook.service.api.settings import LOOPBACK_NAMES, Settings
+
+    listening = Listening(
+        host, port, tls_cert, tls_key, behind_proxy, tuple(proxy or LOOPBACK_NAMES[1:])
+    )
+    listening.check()
+    settings = Settings(
+        names=_names(listening, name or []),
+        any_address=not listening.is_local,
+        secure=behind_proxy or tls_cert is not None,
+        models=models,
+    )
+    with open_store(db) as store:
+        _run(listening, settings, store, _workers(workers, db, models, boards, tracker))
+    return ExitCode.OK
+
+
+def _run(
+    listening: Listening, settings: Settings, store: Store, workers: WorkerProcesses | None
+) -> None:
+    """Runs the coordinator until SIGTERM or Ctrl-C. Raises ServerError when it cannot start."""
+    from tunebook.service.api.app import create_app
+    from tunebook.service.api.server import make_server
+    from tunebook.service.logs import log_as_json
+
+    bound = listening.bind()
+    port = bound.getsockname()[1]
+    log_as_json()
+
+    def tell_started() -> None:
+        _leave_local_token(store, port)
+        print_text(f"Tunebook is at {listening.url(port)}")
+
+    with closing(bound):
+        app = create_app(settings, store, workers=workers)
+        server = make_server(app, listening, app.state.stopping, tell_started)
+        # The web server hands on a signal after it has followed it.
+        with suppress(KeyboardInterrupt):
+            server.run(sockets=[bound])
+    # A second signal makes the web server leave out what it does at its end.
+    if workers is not None:
+        workers.stop()
+    if not server.started:
+        raise ServerError("the coordinator did not start; its log on stderr says why")
+
+
+def _names(listening: Listening, given: list[str]) -> tuple[str, ...]:
+    """The host names that it may be addressed by."""
+    from tunebook.service.api.settings import LOOPBACK_NAMES
+
+    named = (*LOOPBACK_NAMES, *given)
+    return named if listening.is_local else (*named, listening.host, socket.gethostname())
+
+
+def _workers(
+    count: int, db: str | None, models: str | None, boards: str | None, tracker: str | None
+) -> WorkerProcesses | None:
+    if count == 0:
+        return None
+    from tunebook.service.api.embedded_worker import EmbeddedWorkers
+
+    return EmbeddedWorkers(count, db=db, models=models, boards=boards, tracker=tracker)
+
+
+def _leave_local_token(store: Store, port: int) -> None:
+    """Leaves a token for the commands of this user on this machine; the one that lies there from
+    the last time is kept while it is good."""
+    lying = read_local_token(f"http://127.0.0.1:{port}")
+    if lying is not None:
+        known = store.tokens.authenticate(lying)
+        if known is not None and known.revoked_at is None and known.role is Role.ADMIN:
+            return
+    made = store.tokens.create(f"{_LOCAL_TOKEN} on {socket.gethostname()}"[:100], Role.ADMIN)
+    try:
+        path = write_local_token(port, made.secret)
+    except OSError as error:
+        store.tokens.revoke(made.token.id)
+        logger.warning(
+            "commands on this machine need TUNEBOOK_TOKEN: no token could be left for them",
+            extra={"error": str(error)},
+        )
+        return
+    logger.info("left a token for the local command line", extra={"file": str(path)})
