@@ -113,6 +113,11 @@ class Database:
                 "PostgreSQL needs its driver: pip install 'tunebook[postgresql]'"
             ) from None
 
+    @property
+    def url(self) -> str:
+        """What opens this database again, with the password where there is one."""
+        return self._engine.url.render_as_string(hide_password=False)
+
     def close(self) -> None:
         self._engine.dispose()
 

@@ -138,6 +138,11 @@ class Store:
         database = Database.open(url, read_only=read_only)
         return cls(database, LeaseObserver(lease_seconds, monotonic))
 
+    @property
+    def url(self) -> str:
+        """What opens this database again, in another process; it may hold a password."""
+        return self._database.url
+
     def listen(self, listener: Callable[[str, float], None]) -> None:
         """Tells how long each transaction takes from now on: `read` or `write`, and seconds."""
         self._database.listen(listener)

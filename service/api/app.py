@@ -18,6 +18,7 @@ from tunebook.service.api import (
     budgets_routes,
     events_routes,
     health_routes,
+    interchange_routes,
     jobs_routes,
     lookups_routes,
     metrics_routes,
@@ -31,6 +32,7 @@ from tunebook.service.api import (
     targets_routes,
 )
 from tunebook.service.api.authentication import OPENAPI, Authentication
+from tunebook.service.api.command_runner import CommandRunner
 from tunebook.service.api.job_event_feed import JobEventFeed
 from tunebook.service.api.limits import BodyLimits
 from tunebook.service.api.lookup_desk import LookupDesk
@@ -62,6 +64,7 @@ _ROUTERS = (
     schedules_routes.router,
     targets_routes.router,
     boards_routes.router,
+    interchange_routes.router,
     plans_routes.router,
 )
 
@@ -96,6 +99,7 @@ def create_app(
     )
     app.state.event_feed = JobEventFeed(store.queue.last_events)
     app.state.scripts = Scripts(store)
+    app.state.command_runner = CommandRunner(store)
     app.state.workers = workers
     app.state.stopping = asyncio.Event()
     _add_parts(app, settings, store)

@@ -11,6 +11,7 @@ from fastapi import Request
 from tunebook.cache.model_files import ModelFiles
 from tunebook.cache.store import Store
 from tunebook.cache.tokens import Role, Token
+from tunebook.service.api.command_runner import CommandRunner
 from tunebook.service.api.job_event_feed import JobEventFeed
 from tunebook.service.api.metrics import Metrics
 from tunebook.service.api.problems import Problem
@@ -21,6 +22,7 @@ __all__ = [
     "Role",
     "Token",
     "current_token",
+    "get_command_runner",
     "get_event_feed",
     "get_metrics",
     "get_model_files",
@@ -57,6 +59,12 @@ async def get_metrics(request: Request) -> Metrics:
     """What is counted for Prometheus."""
     metrics: Metrics = request.app.state.metrics
     return metrics
+
+
+async def get_command_runner(request: Request) -> CommandRunner:
+    """Runs commands that need TVM."""
+    runner: CommandRunner = request.app.state.command_runner
+    return runner
 
 
 async def get_event_feed(request: Request) -> JobEventFeed:

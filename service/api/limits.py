@@ -18,7 +18,7 @@ _ARRIVAL_SECONDS = 60.0
 class BodyLimits:
     """Reads a body before anything else sees the request, and hands it on unpacked.
 
-    Models are not read here but handed on as they arrive, and counted.
+    Models and archives are not read here but handed on as they arrive, and counted.
     """
 
     def __init__(self, app: ASGIApp, *, limits: Limits) -> None:
@@ -30,10 +30,10 @@ class BodyLimits:
             await self._app(scope, receive, send)
             return
         length, encoding = _declared(scope)
-        if scope["method"] == "PUT" and scope["path"].startswith("/api/v1/models/"):
+        streamed = self._streamed_bytes(scope)
+        if streamed is not None:
             _refuse_packed(encoding)
-            counted = _counted(receive, length, self._limits.model_bytes)
-            await self._app(scope, counted, send)
+            await self._app(scope, _counted(receive, length, streamed), send)
             return
         if encoding not in ("", "identity", "gzip"):
             raise _unsupported(encoding)
@@ -45,6 +45,14 @@ class BodyLimits:
             body = unpack(body, self._limits.body_bytes)
             scope = {**scope, "headers": _unpacked_headers(scope, len(body))}
         await self._app(scope, _replay(body, receive), send)
+
+    def _streamed_bytes(self, scope: Scope) -> int | None:
+        """How large a body may be that is handed on as it arrives; None for any other."""
+        if scope["method"] == "PUT" and scope["path"].startswith("/api/v1/models/"):
+            return self._limits.model_bytes
+        if scope["method"] == "POST" and scope["path"] == "/api/v1/import":
+            return self._limits.import_bytes
+        return None
 
 
 def unpack(packed: bytes, limit: int) -> bytes:
@@ -95,7 +103,7 @@ def _refuse_packed(encoding: str) -> None:
     if encoding not in ("", "identity"):
         raise Problem(
             "unsupported-media",
-            "a model is sent as it is, without a Content-Encoding: its address is its digest",
+            "models and archives are sent as they are, without a Content-Encoding",
             headers={"Accept-Encoding": "identity"},
         )
 

@@ -20,7 +20,10 @@ _REMEMBERED_HOSTS = 256
 _JSON = "application/json"
 _BINARY = "application/octet-stream"
 # Everything else takes JSON. No plain form of a page can send either.
-_OTHER_CONTENT = {("PUT", "/api/v1/models/"): _BINARY}
+_OTHER_CONTENT = {
+    ("PUT", "/api/v1/models/"): _BINARY,
+    ("POST", "/api/v1/import"): "application/x-tar",
+}
 _HEADERS = [
     (b"x-content-type-options", b"nosniff"),
     (b"x-frame-options", b"DENY"),

@@ -17,6 +17,7 @@ class Limits:
 
     body_bytes: int = 8 * 2**20
     model_bytes: int = 2 * 2**30
+    import_bytes: int = 2**30
     workloads: int = 2_000
     token_rate: float = 500.0
     token_burst: int = 2_000

@@ -57,9 +57,10 @@ def _start() -> Handler:
 
 
 def _limit_memory() -> None:
-    _, hard = resource.getrlimit(resource.RLIMIT_AS)
+    """Address space is no measure: threads reserve much of it that they never use."""
+    _, hard = resource.getrlimit(resource.RLIMIT_DATA)
     limit = _MEMORY_LIMIT if hard == resource.RLIM_INFINITY else min(hard, _MEMORY_LIMIT)
-    resource.setrlimit(resource.RLIMIT_AS, (limit, hard))
+    resource.setrlimit(resource.RLIMIT_DATA, (limit, hard))
 
 
 if __name__ == "__main__":

@@ -115,7 +115,7 @@ class TestProcesses:
     def test_a_process_may_not_take_all_memory(self, foreign: ForeignPrograms) -> None:
         list(foreign.answers([LoadProgram("{}"), LoadProgram("{}")]))
         limits = [
-            resource.prlimit(child.pid, resource.RLIMIT_AS)[0]
+            resource.prlimit(child.pid, resource.RLIMIT_DATA)[0]
             for child in psutil.Process().children()
             if "tunebook.tuner.interchange.loading_process" in child.cmdline()
         ]
