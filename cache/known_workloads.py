@@ -3,24 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
 from sqlalchemy import case, func, select
 from sqlalchemy.orm import Session
 
 from tunebook.cache.identities import CHUNK, KEY_COLUMNS, find_workload_ids, key_of
-from tunebook.cache.keys import ScheduleKey, WorkloadKey
+from tunebook.cache.keys import WorkloadKey
+from tunebook.cache.records import StoredModel
 from tunebook.cache.tables import ModelRow, ModelTaskRow, TargetRow, WorkloadRow
-
-
-@dataclass(frozen=True)
-class StoredModel:
-    """A stored model without its programs: which it is, and the keys that it was split into."""
-
-    digest: str
-    shapes: str
-    choices: str
-    keys: tuple[ScheduleKey, ...]
 
 
 def find_workloads(

@@ -145,3 +145,13 @@ class Model:
             likeness={task.workload.key: task.workload.likeness for task in self.tasks},
             features={self.target: self.target_features} if self.target_features else {},
         )
+
+
+@dataclass(frozen=True)
+class StoredModel:
+    """A stored model without its programs: which it is, and the keys that it was split into."""
+
+    digest: str
+    shapes: str
+    choices: str
+    keys: tuple[ScheduleKey, ...]

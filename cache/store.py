@@ -32,7 +32,6 @@ from tunebook.cache.identities import read_workload
 from tunebook.cache.imported_records import ImportedRecord
 from tunebook.cache.job_queue import JobQueue
 from tunebook.cache.keys import ScheduleKey, WorkloadKey
-from tunebook.cache.known_workloads import StoredModel
 from tunebook.cache.leases import LeaseObserver
 from tunebook.cache.likeness import NO_HINTS, LookupHints
 from tunebook.cache.lookup_statistics import LookupStatistics
@@ -46,6 +45,7 @@ from tunebook.cache.records import (
     Model,
     Record,
     Schedule,
+    StoredModel,
     Workload,
 )
 from tunebook.cache.revisions import RevisionWatch

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
@@ -10,13 +9,11 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_vali
 from tunebook.cache.errors import TargetError
 from tunebook.cache.keys import ScheduleKey, WorkloadKey
 from tunebook.cache.likeness import UNKNOWN, Likeness, LookupHints
-from tunebook.cache.misses import LookupAnswer
-from tunebook.cache.records import Schedule
+from tunebook.cache.lookup_documents import LookupDocument
 from tunebook.cache.targets import canonical_target
 from tunebook.service.api.field_types import Digest, TargetText
 from tunebook.service.api.job_models import Dimensions, InputName
 from tunebook.service.api.problems import ProblemDocument
-from tunebook.service.miss_documents import MissDocument, miss_document
 
 # A part of a key: one line, without what separates the parts.
 _PART = r"^[^\x00-\x1f\x7f|]*$"
@@ -161,37 +158,6 @@ class LookupRequest(BaseModel):
         return WorkloadKey(one.op, one.buffers, self.compiler or "", one.hash)
 
 
-class HitDocument(BaseModel):
-    """A schedule that is served. `trace` is MetaSchedule's, as JSON text; `module_hash` that of the
-    module which it schedules to; `seconds` the median run time."""
-
-    key: str
-    record_id: int
-    trace: str
-    module_hash: str
-    seconds: float
-    emulated: bool
-    source: str
-
-
-class CountsDocument(BaseModel):
-    """How many keys hit, and how many missed."""
-
-    hits: int
-    misses: int
-
-
-class LookupDocument(BaseModel):
-    """The answer, from one snapshot: every key is in `hits` or in `misses`. `digest` changes with
-    it; `passed_over` says which records were refused, and what is served instead."""
-
-    digest: str
-    hits: list[HitDocument]
-    misses: list[MissDocument]
-    counts: CountsDocument
-    passed_over: list[str]
-
-
 class UnchangedDocument(BaseModel):
     """The answer is the one that the caller has."""
 
@@ -201,28 +167,3 @@ class UnchangedDocument(BaseModel):
 
 class ScheduleMissDocument(ProblemDocument, LookupDocument):
     """The problem `schedule-miss`: which schedules are missing and why, and those that are not."""
-
-
-def lookup_document(answer: LookupAnswer) -> LookupDocument:
-    """The answer as machines read it."""
-    document = LookupDocument(
-        digest="",
-        hits=[_hit(one) for one in answer.hits.values()],
-        misses=[miss_document(miss) for miss in answer.misses],
-        counts=CountsDocument(hits=len(answer.hits), misses=len(answer.misses)),
-        passed_over=list(answer.passed_over),
-    )
-    digest = hashlib.sha256(document.model_dump_json().encode()).hexdigest()
-    return document.model_copy(update={"digest": digest})
-
-
-def _hit(schedule: Schedule) -> HitDocument:
-    return HitDocument(
-        key=str(schedule.key),
-        record_id=schedule.record_id,
-        trace=schedule.trace,
-        module_hash=schedule.module_hash,
-        seconds=schedule.seconds,
-        emulated=schedule.emulated,
-        source=schedule.source.value,
-    )

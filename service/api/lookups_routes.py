@@ -9,17 +9,16 @@ from fastapi import APIRouter, Depends, Request, Response
 from fastapi.routing import APIRoute
 
 from tunebook.cache.answers import Answered, SplitQuestion
+from tunebook.cache.lookup_documents import LookupDocument, lookup_document
 from tunebook.cache.misses import ScheduleMissError
 from tunebook.cache.store import Store
 from tunebook.service.api.dependencies import Role, get_settings, get_store, require
 from tunebook.service.api.lookup_counter import Tally
 from tunebook.service.api.lookup_desk import LookupDesk
 from tunebook.service.api.lookup_models import (
-    LookupDocument,
     LookupRequest,
     ScheduleMissDocument,
     UnchangedDocument,
-    lookup_document,
 )
 from tunebook.service.api.problems import MEDIA_TYPE, Problem
 from tunebook.service.api.remembered_answers import LookupReply, RememberedAnswers

@@ -5,21 +5,22 @@ from __future__ import annotations
 from typing import Annotated
 
 from fastapi import APIRouter, Depends, Path, Query
+from pydantic import BaseModel, ConfigDict, Field
 
-from tunebook.cache.store import Store
-from tunebook.cache.targets import canonical_target
-from tunebook.service.api.dependencies import Role, Token, get_store, require
-from tunebook.service.api.field_types import TargetText
-from tunebook.service.api.lookup_models import Buffers, Compiler, WorkloadHash
-from tunebook.service.api.splits_models import (
+from tunebook.cache.keys import WorkloadKey
+from tunebook.cache.split_documents import (
     HoldersDocument,
-    HoldingQuestion,
     SplitsDocument,
     WorkloadsDocument,
     holder_document,
     split_document,
     workload_document,
 )
+from tunebook.cache.store import Store
+from tunebook.cache.targets import canonical_target
+from tunebook.service.api.dependencies import Role, Token, get_store, require
+from tunebook.service.api.field_types import TargetText
+from tunebook.service.api.lookup_models import Buffers, Compiler, Op, WorkloadHash
 
 router = APIRouter(tags=["look-ups"])
 
@@ -28,6 +29,27 @@ Reader = Annotated[Token, Depends(require(Role.READ))]
 DigestPath = Annotated[
     str, Path(pattern=r"^[0-9a-f]{64}$", description="The SHA-256 of the model's file.")
 ]
+
+
+class HeldWorkload(BaseModel):
+    """The key of a workload."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    op: Op
+    buffers: Buffers
+    compiler: Compiler
+    hash: WorkloadHash
+
+
+class HoldingQuestion(BaseModel):
+    """Workloads that were asked for on a target."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    target: TargetText
+    workloads: Annotated[list[HeldWorkload], Field(min_length=1, max_length=2_000)]
+    limit: Annotated[int, Field(ge=1, le=64)] = 16
 
 
 @router.get("/models/{sha256}/splits", summary="Read what a model was split into")
@@ -63,6 +85,6 @@ def find_holders(question: HoldingQuestion, store: StoreOf, token: Reader) -> Ho
     """The stored models on a target that hold any of the workloads, those with most of them first
     and of these the smallest."""
     target = str(canonical_target(question.target))
-    workloads = [one.key() for one in question.workloads]
+    workloads = [WorkloadKey(**dict(one)) for one in question.workloads]
     found = store.models_holding(workloads, target, question.limit)
     return HoldersDocument(items=[holder_document(model) for model in found])

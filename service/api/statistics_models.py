@@ -8,9 +8,9 @@ from pydantic import BaseModel, Field
 
 from tunebook.cache.coverage import Coverage
 from tunebook.cache.lookup_counts import HitCount, HitRate, HitSeries
+from tunebook.cache.miss_documents import DifferenceDocument, miss_document
 from tunebook.cache.missed_keys import MissedGroup, MissedKey
 from tunebook.service.api.field_types import Moment
-from tunebook.service.miss_documents import DifferenceDocument, miss_document
 
 # Of one cause so many misses are told at most, those that were missed last.
 _SHOWN = 100

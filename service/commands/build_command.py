@@ -10,6 +10,7 @@ import typer
 from pydantic import BaseModel
 
 from tunebook.cache.errors import ExitCode
+from tunebook.cache.miss_documents import MissDocument, miss_document
 from tunebook.cache.misses import LookupAnswer, ScheduleMissError
 from tunebook.service.commands.mending import MendableCache
 from tunebook.service.commands.models import choose, open_model
@@ -28,7 +29,6 @@ from tunebook.service.commands.output import (
     print_misses,
     print_text,
 )
-from tunebook.service.miss_documents import MissDocument, miss_document
 
 if TYPE_CHECKING:
     from tunebook.tuner.builds.compiled_model import CompiledModel

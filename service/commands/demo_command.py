@@ -10,6 +10,7 @@ import typer
 from pydantic import BaseModel
 
 from tunebook.cache.errors import TunebookError
+from tunebook.cache.miss_documents import MissDocument, miss_document
 from tunebook.cache.misses import Miss, ScheduleMissError
 from tunebook.cache.targets import Target
 from tunebook.service.commands.build_command import BuildDocument, build_document
@@ -33,7 +34,6 @@ from tunebook.service.commands.tune_view import (
     print_tune_summary,
     tune_document,
 )
-from tunebook.service.miss_documents import MissDocument, miss_document
 
 if TYPE_CHECKING:
     from tunebook.tuner.builds.compiled_model import CompiledModel

@@ -12,6 +12,7 @@ from tunebook.cache.distances import differences
 from tunebook.cache.errors import ExitCode, UsageError
 from tunebook.cache.keys import ScheduleKey
 from tunebook.cache.likeness import Likeness
+from tunebook.cache.miss_documents import DifferenceDocument
 from tunebook.cache.misses import Difference, in_words
 from tunebook.cache.records import Model, Task
 from tunebook.cache.trace_grammar import shown
@@ -25,7 +26,6 @@ from tunebook.service.commands.options import (
     open_store_if_any,
 )
 from tunebook.service.commands.output import print_json, print_text
-from tunebook.service.miss_documents import DifferenceDocument
 
 _LONGEST = 500
 

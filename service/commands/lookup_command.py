@@ -10,6 +10,7 @@ from pydantic import BaseModel
 from rich.table import Table
 
 from tunebook.cache.errors import ExitCode
+from tunebook.cache.miss_documents import MissDocument, miss_document
 from tunebook.cache.misses import LookupAnswer, ScheduleMissError
 from tunebook.cache.records import Schedule
 from tunebook.service.commands.explanation import (
@@ -37,7 +38,6 @@ from tunebook.service.commands.output import (
     print_text,
     show_seconds,
 )
-from tunebook.service.miss_documents import MissDocument, miss_document
 
 
 class HitDocument(BaseModel):

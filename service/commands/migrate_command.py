@@ -10,6 +10,7 @@ from pydantic import BaseModel
 from rich.table import Table
 
 from tunebook.cache.errors import ExitCode
+from tunebook.cache.miss_documents import MissDocument, miss_document
 from tunebook.cache.misses import Miss, ScheduleMissError
 from tunebook.service.commands.durations import parse_duration, show_duration
 from tunebook.service.commands.mending import fill_in_all
@@ -33,7 +34,6 @@ from tunebook.service.commands.output import (
     show_seconds,
 )
 from tunebook.service.commands.tune_view import ProgressView
-from tunebook.service.miss_documents import MissDocument, miss_document
 
 if TYPE_CHECKING:
     from tunebook.workers.migration import MigratedTask, MigrationReport

@@ -7,9 +7,8 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from tunebook.cache.keys import ScheduleKey
-from tunebook.cache.known_workloads import StoredModel
 from tunebook.cache.misses import Miss, ScheduleMissError
-from tunebook.cache.records import Model
+from tunebook.cache.records import Model, StoredModel
 
 _NAMED = 3
 _DIGEST = 12  # as many digits tell models apart for a reader

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tunebook.cache.keys import ScheduleKey
-from tunebook.cache.known_workloads import StoredModel
+from tunebook.cache.records import StoredModel
 from tunebook.tuner.inside_tvm.unasked_tasks import likely_unasked
 
 

@@ -6,7 +6,8 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from tunebook.cache.misses import Miss
+from tunebook.cache.keys import ScheduleKey
+from tunebook.cache.misses import Difference, Miss, MissReason
 
 
 class DifferenceDocument(BaseModel):
@@ -38,4 +39,18 @@ def miss_document(miss: Miss) -> MissDocument:
         differences=[DifferenceDocument(**vars(one)) for one in miss.differences],
         explanation=miss.explanation,
         mending_command=miss.mending_command,
+    )
+
+
+def miss_of(document: MissDocument) -> Miss:
+    """What a document says. Raises ValueError for one that says it in another form."""
+    return Miss(
+        key=ScheduleKey.parse(document.key),
+        reason=MissReason(document.reason),
+        nearest=None if document.nearest is None else ScheduleKey.parse(document.nearest),
+        differences=tuple(
+            Difference(one.field, one.wanted, one.nearest) for one in document.differences
+        ),
+        explanation=document.explanation,
+        mending_command=document.mending_command,
     )
