@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -11,8 +11,23 @@ from urllib.parse import urlencode
 
 from pydantic import BaseModel, ValidationError
 
-from tunebook.cache.errors import ModelNotSplitError, ServerError, UnreachableError
-from tunebook.service.nights.documents import BudgetDocument, JobDocument, Standing
+from tunebook.cache.errors import (
+    AmbiguousModelError,
+    ModelNotSplitError,
+    ServerError,
+    UnreachableError,
+)
+from tunebook.service.nights.documents import (
+    BoardClassDocument,
+    BoardDocument,
+    BudgetDocument,
+    ExpectedGain,
+    JobDocument,
+    LookupDocument,
+    PageDocument,
+    PlanDocument,
+    Standing,
+)
 from tunebook.service.nights.night_file import NightBudget
 from tunebook.service.nights.night_jobs import NightJob
 
@@ -95,9 +110,8 @@ class Coordinator:
             "budget_id": budget_id,
             "priority": wanted.priority,
             "name": wanted.model.name,
+            "shapes": wanted.shapes,
         }
-        if wanted.shapes:
-            body["shapes"] = {name: list(shape) for name, shape in wanted.shapes.items()}
         if wanted.model.layout is not None:
             body["layout"] = wanted.model.layout
         return self._read("POST", "/jobs", JobDocument, body, key)
@@ -124,22 +138,54 @@ class Coordinator:
         body: dict[str, Any] = {
             "target": job.target,
             "model": job.digest,
+            "shapes": job.wanted.shapes,
             "accept_emulated": job.emulated,
             "on_miss": "report",
             "pipeline": PIPELINE,
         }
         if compiler is not None:
             body["compiler"] = compiler
-        if job.wanted.shapes:
-            body["shapes"] = {name: list(shape) for name, shape in job.wanted.shapes.items()}
         try:
-            found = self._read("POST", "/lookups", _LookupDocument, body)
+            found = self._read("POST", "/lookups", LookupDocument, body)
         except ModelNotSplitError:
             return None
+        except AmbiguousModelError:
+            compilers = {one.compiler for one in self._boards(job.wanted.target.board_class)}
+            if compiler is not None or len(compilers) != 1:
+                raise
+            return self.standing(job, compilers.pop())
         return Standing(
             hits={hit.key: hit.seconds for hit in found.hits},
             misses=tuple(miss.key for miss in found.misses),
         )
+
+    # --- what is expected --------------------------------------------------------------------
+    def cores_of(self, board_class: str) -> int | None:
+        """How many cores boards of a class have; None where none is there, or they differ."""
+        cores = {board.cores for board in self._boards(board_class)}
+        return cores.pop() if len(cores) == 1 else None
+
+    def wants_trials(self, job: NightJob, trials_per_task: int) -> bool:
+        """Whether the tasks of a job had fewer trials than these on average, and the search may
+        still find something new."""
+        plan = self._plan([job], trials_per_task=trials_per_task)
+        return plan.demand.trials > 0
+
+    def expected_gains(self, jobs: Sequence[NightJob]) -> list[tuple[NightJob, ExpectedGain]]:
+        """What another hour is expected to bring each of these jobs when they share it, of those
+        whose models were split."""
+        if not jobs:
+            return []
+        plan = self._plan(jobs)
+        return [(jobs[one.job], one) for one in plan.another_hour]
+
+    def _plan(self, jobs: Sequence[NightJob], **options: Any) -> PlanDocument:
+        body = {"jobs": [_planned(job) for job in jobs], **options}
+        return self._read("POST", "/plans", PlanDocument, body)
+
+    def _boards(self, board_class: str) -> list[BoardDocument]:
+        found = self._list("/boards", BoardClassDocument)
+        return [board for one in found if one.board_class == board_class for board in one.boards]
 
     # --- requests ----------------------------------------------------------------------------
     def _list(self, path: str, kind: type[Document], **query: Any) -> list[Document]:
@@ -149,7 +195,7 @@ class Coordinator:
         while True:
             asked = {**query, "limit": _PAGE, **({"cursor": cursor} if cursor else {})}
             answer = self._ask("GET", f"{path}?{urlencode(asked)}")
-            page = _parse(_PageDocument, answer, path)
+            page = _parse(PageDocument, answer, path)
             found += [_parse(kind, item, path) for item in page.items]
             cursor = page.next
             if not cursor:
@@ -186,23 +232,15 @@ class Coordinator:
                 return answer
 
 
-class _PageDocument(BaseModel):
-    items: list[Any]
-    next: str | None = None
-
-
-class _HitDocument(BaseModel):
-    key: str
-    seconds: float
-
-
-class _MissDocument(BaseModel):
-    key: str
-
-
-class _LookupDocument(BaseModel):
-    hits: list[_HitDocument]
-    misses: list[_MissDocument]
+def _planned(job: NightJob) -> dict[str, Any]:
+    return {
+        "model": job.digest,
+        "name": job.wanted.model.name,
+        "shapes": job.wanted.shapes,
+        "target": job.target,
+        "board_class": job.wanted.target.board_class,
+        "priority": job.wanted.priority,
+    }
 
 
 def _parse(kind: type[Document], answer: Any, path: str) -> Document:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
+from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
@@ -68,8 +69,7 @@ class TaskDocument(_Document):
 
 
 class JobDocument(_Document):
-    """A job; tasks and log are left out of lists. `trials` are those that it was charged, where the
-    coordinator says so."""
+    """A job; its tasks, its log and the `trials` that it was charged are left out of lists."""
 
     id: int
     name: str = ""
@@ -81,7 +81,7 @@ class JobDocument(_Document):
     target: str
     board_class: str
     layout: str
-    trials: int | None = None
+    trials: int = 0
     budget: BudgetDocument
     latency: LatencyDocument | None = None
     tasks: tuple[TaskDocument, ...] = ()
@@ -100,6 +100,70 @@ class JobDocument(_Document):
     def compiler(self) -> str | None:
         """The compiler that split its model; None before it was split."""
         return ScheduleKey.parse(self.tasks[0].key).compiler if self.tasks else None
+
+
+class PageDocument(_Document):
+    """A page of a list; `next` leads to the next one."""
+
+    items: list[Any]
+    next: str | None = None
+
+
+class HitDocument(_Document):
+    """A schedule that a look-up found, with its run time."""
+
+    key: str
+    seconds: float
+
+
+class MissDocument(_Document):
+    """A key that a look-up did not find."""
+
+    key: str
+
+
+class LookupDocument(_Document):
+    """The answer to a look-up."""
+
+    hits: list[HitDocument]
+    misses: list[MissDocument]
+
+
+class BoardDocument(_Document):
+    """A board that is there now; `compiler` is its worker's."""
+
+    cores: int
+    compiler: str = ""
+
+
+class BoardClassDocument(_Document):
+    """The boards of a class that are there now."""
+
+    board_class: str
+    boards: list[BoardDocument]
+
+
+class DemandDocument(_Document):
+    """What a plan takes."""
+
+    trials: int
+
+
+class ExpectedGain(_Document):
+    """What another hour is expected to bring the job at this place in a plan; latencies in
+    seconds, `share` what the model is expected to lose of its own."""
+
+    job: int
+    latency: float
+    expected_latency: float
+    share: float
+
+
+class PlanDocument(_Document):
+    """What a plan takes, and what another hour would bring."""
+
+    demand: DemandDocument
+    another_hour: list[ExpectedGain]
 
 
 class Standing(_Document):

@@ -34,7 +34,6 @@ from tunebook.service.nights.summary import (
     regressions,
     target_summaries,
 )
-from tunebook.service.nights.well_enough import well_enough
 
 _POLL_SECONDS = 2.0
 # From noon to noon is one night.
@@ -242,19 +241,32 @@ class Night:
         return JobResult(job, outcome, reason, None, standing, standing)
 
     def _why_skip(self, job: NightJob, before: Standings) -> str:
-        """Why a job need not be submitted; empty where it is to be."""
+        """Why a job needs no tuning; empty where it is to be submitted."""
         standing = before.jobs.get(job.identity)
         if standing is None or standing.misses:
             return ""
-        return well_enough(
-            standing,
-            self._coordinator.earlier_job(job),
-            self._coordinator.expected_gain(job),
-            self._night.settings.well_enough,
-        )
+        enough = self._night.settings.well_enough
+        hits = f"all {standing.wanted} schedules hit"
+        if not self._coordinator.wants_trials(job, enough.trials):
+            return f"{hits}, and its tasks had {enough.trials} trials each or find nothing new"
+        for _, gain in self._coordinator.expected_gains([job]):
+            if gain.share < enough.gain:
+                return f"{hits}, and another hour is expected to win {100 * gain.share:.1f} %"
+        return ""
 
     def _another_hour(self, results: Sequence[JobResult]) -> list[HourSummary]:
-        raise NotImplementedError
+        """What another hour on all of these would be expected to bring."""
+        gains = self._coordinator.expected_gains([one.job for one in results if one.job.digest])
+        return [
+            HourSummary(
+                model=job.wanted.model.name,
+                shapes=job.wanted.shapes_text,
+                target=job.wanted.target.name,
+                seconds=gain.latency,
+                expected_seconds=gain.expected_latency,
+            )
+            for job, gain in gains
+        ]
 
     def _key(self, what: str) -> str:
         """An idempotency key: the same for the same thing in the same night."""

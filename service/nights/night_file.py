@@ -102,7 +102,7 @@ class WellEnough(_Table):
     `trials` on average, or all that is left to win is expected to be below `gain`, a share of its
     latency."""
 
-    trials: Annotated[int, Field(ge=0)] = 256
+    trials: Annotated[int, Field(ge=1, le=_MOST_TRIALS)] = 256
     gain: Share = 0.02
 
 

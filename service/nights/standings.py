@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import hashlib
-import os
-import tempfile
 from pathlib import Path
 
 import platformdirs
 from pydantic import BaseModel, ValidationError
 
+from tunebook.service.commands.whole_files import write_whole
 from tunebook.service.nights.documents import Standing
 
 
@@ -46,11 +45,4 @@ class StandingsFile:
     def write(self, standings: Standings) -> None:
         """Keeps it: wholly, or as it was. Raises OSError."""
         self._path.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(dir=self._path.parent, prefix=".night-")
-        try:
-            with os.fdopen(handle, "w", encoding="utf-8") as file:
-                file.write(standings.model_dump_json())
-            Path(name).replace(self._path)
-        except BaseException:
-            Path(name).unlink(missing_ok=True)
-            raise
+        write_whole(self._path, standings.model_dump_json())

@@ -92,6 +92,7 @@ class RegressionSummary(BaseModel):
     """What is worse than before the night: a model's latency in seconds, or a hit rate."""
 
     model: str
+    shapes: str
     target: str
     measure: str
     before: float
@@ -116,6 +117,7 @@ class HourSummary(BaseModel):
     """What another hour of tuning is expected to bring to a model: its latency then, in seconds."""
 
     model: str
+    shapes: str
     target: str
     seconds: float
     expected_seconds: float
@@ -132,11 +134,11 @@ class NightSummary(BaseModel):
     resumed: bool
     before_is_late: bool
     min_hit_rate: float | None
-    budget: BudgetSummary | None
+    budget: BudgetSummary
     targets: list[TargetSummary]
     jobs: list[JobSummary]
     regressions: list[RegressionSummary]
-    another_hour: list[HourSummary] | None
+    another_hour: list[HourSummary]
 
     @property
     def failed(self) -> list[JobSummary]:
@@ -203,7 +205,11 @@ def regressions(results: Sequence[JobResult]) -> list[RegressionSummary]:
     for one in results:
         if one.before is None or one.after is None:
             continue
-        names = {"model": one.job.wanted.model.name, "target": one.job.wanted.target.name}
+        names = {
+            "model": one.job.wanted.model.name,
+            "shapes": one.job.wanted.shapes_text,
+            "target": one.job.wanted.target.name,
+        }
         before, after = _hits([one.before]), _hits([one.after])
         if before is not None and after is not None and after.rate < before.rate:
             found.append(

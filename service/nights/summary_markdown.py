@@ -14,6 +14,7 @@ from tunebook.service.commands.output import show_seconds
 from tunebook.service.nights.summary import (
     BudgetSummary,
     HitsSummary,
+    HourSummary,
     JobSummary,
     NightSummary,
     Outcome,
@@ -45,8 +46,7 @@ def _head(summary: NightSummary) -> str:
         f"{len(found)} {outcome.value}" for outcome in Outcome if (found := _of(summary, outcome))
     ]
     lines = [f"{len(summary.jobs)} jobs: {', '.join(counted)}."]
-    if summary.budget is not None:
-        lines.append(_budget(summary.budget))
+    lines.append(_budget(summary.budget))
     if summary.resumed:
         lines.append("The night was stopped and went on.")
     if summary.before_is_late:
@@ -115,7 +115,7 @@ def _tuned(jobs: Sequence[JobSummary]) -> str:
 def _regressed(found: Sequence[RegressionSummary]) -> str:
     rows = [
         (
-            _text(one.model),
+            _model(one),
             _text(one.target),
             one.measure,
             _percent(one.before) if one.measure == "hit-rate" else show_seconds(one.before),
@@ -140,11 +140,9 @@ def _skipped(jobs: Sequence[JobSummary]) -> str:
 
 
 def _another_hour(summary: NightSummary) -> str:
-    if summary.another_hour is None:
-        return ""
     rows = [
         (
-            _text(one.model),
+            _model(one),
             _text(one.target),
             show_seconds(one.seconds),
             show_seconds(one.expected_seconds),
@@ -162,8 +160,8 @@ def _of(summary: NightSummary, *outcomes: Outcome) -> list[JobSummary]:
     return [job for job in summary.jobs if job.outcome in wanted]
 
 
-def _model(job: JobSummary) -> str:
-    return _text(f"{job.model} ({job.shapes})" if job.shapes else job.model)
+def _model(one: JobSummary | RegressionSummary | HourSummary) -> str:
+    return _text(f"{one.model} ({one.shapes})" if one.shapes else one.model)
 
 
 def _hits(hits: HitsSummary | None) -> str:

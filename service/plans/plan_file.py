@@ -12,7 +12,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from tunebook.cache.errors import ModelError, UsageError
 from tunebook.service.commands.model_digest import file_digest
-from tunebook.service.nights.night_file import NightBudget, NightFile, Seconds, read_night
+from tunebook.service.nights.night_fields import Seconds
+from tunebook.service.nights.night_file import NightBudget, NightFile, read_night
 from tunebook.service.nights.night_targets import HOST, target_text
 from tunebook.service.plans.plan_documents import (
     BoardClass,
