@@ -1,0 +1,97 @@
+"""What Prometheus reads, with labels that stay few."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from fastapi.testclient import TestClient
+from prometheus_client.parser import text_string_to_metric_families
+
+from tunebook.cache.activity import Activity, TrialClass
+from tunebook.cache.errors import DatabaseError
+from tunebook.cache.tokens import Role
+from tunebook.service.api.metrics import Metrics
+
+MakeClient = Callable[..., TestClient]
+
+
+def samples(text: str, name: str) -> dict[tuple[str, ...], float]:
+    """The values of a metric by their labels, in the order of the labels' names."""
+    return {
+        tuple(value for _, value in sorted(sample.labels.items())): sample.value
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+        if sample.name == name
+    }
+
+
+def rendered(metrics: Metrics, name: str) -> dict[tuple[str, ...], float]:
+    return samples(metrics.render().decode(), name)
+
+
+def test_a_coordinator_tells_what_it_did(make_client: MakeClient) -> None:
+    client = make_client(Role.READ)
+    client.head("/api/v1/models/" + "0" * 64)
+    response = client.get("/metrics")
+    assert response.headers["content-type"].startswith("text/plain")
+    assert samples(response.text, "tunebook_database_seconds_count")[("read",)] > 0
+    assert set(samples(response.text, "tunebook_open_rounds")) == {("claimed",), ("free",)}
+
+
+def test_look_ups_are_counted_by_target_pipeline_and_outcome() -> None:
+    metrics = Metrics(Activity)
+    metrics.count_lookups("llvm a", "vision", "hit", 3)
+    metrics.count_lookups("llvm a", "vision", "hit", 2)
+    metrics.count_lookups("llvm a", "vision", "never-tuned", 1)
+    assert rendered(metrics, "tunebook_lookups_total") == {
+        ("hit", "vision", "llvm a"): 5,
+        ("never-tuned", "vision", "llvm a"): 1,
+    }
+
+
+@pytest.mark.parametrize("which", ["target", "pipeline"])
+def test_texts_from_outside_make_no_endless_labels(which: str) -> None:
+    metrics = Metrics(Activity)
+    for number in range(1000):
+        texts = {"target": "t", "pipeline": "p", which: f"text {number}"}
+        metrics.count_lookups(outcome="hit", keys=1, **texts)
+    counted = rendered(metrics, "tunebook_lookups_total")
+    assert len(counted) == 201
+    assert sum(counted.values()) == 1000
+
+
+def test_trials_and_rounds_add_up_over_what_each_look_tells() -> None:
+    looks = iter(
+        [
+            Activity(trials={TrialClass("pi", "measured"): 5}, round_seconds=(3.0,), free_rounds=2),
+            Activity(trials={TrialClass("pi", "measured"): 2, TrialClass("pi", "build"): 1}),
+        ]
+    )
+    metrics = Metrics(lambda: next(looks), scrape_seconds=0)
+    assert rendered(metrics, "tunebook_open_rounds")[("free",)] == 2
+    assert rendered(metrics, "tunebook_trials_total") == {("pi", "measured"): 7, ("pi", "build"): 1}
+
+
+def test_the_database_is_asked_no_more_often_than_every_few_seconds() -> None:
+    looks = []
+    now = [0.0]
+
+    def look() -> Activity:
+        looks.append(now[0])
+        return Activity()
+
+    metrics = Metrics(look, scrape_seconds=2, monotonic=lambda: now[0])
+    for moment in (0.0, 1.0, 1.9, 2.0, 3.0):
+        now[0] = moment
+        metrics.render()
+    assert looks == [0.0, 2.0]
+
+
+def test_metrics_are_told_while_the_database_does_not_answer() -> None:
+    def look() -> Activity:
+        raise DatabaseError("the database is away")
+
+    metrics = Metrics(look)
+    metrics.count_lookups("t", "p", "hit", 1)
+    assert rendered(metrics, "tunebook_lookups_total") == {("hit", "p", "t"): 1}
