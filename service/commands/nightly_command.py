@@ -16,7 +16,7 @@ from tunebook.service.commands.options import AsJson, Server
 from tunebook.service.commands.output import print_json, print_text
 from tunebook.service.commands.serve_command import DEFAULT_PORT
 from tunebook.service.commands.whole_files import write_whole
-from tunebook.service.nights.coordinator import Coordinator, Patience
+from tunebook.service.nights.coordinator import PIPELINE, Coordinator, Patience
 from tunebook.service.nights.night import Clock, Night, night_name
 from tunebook.service.nights.night_file import NightFile, read_night
 from tunebook.service.nights.standings import StandingsFile, default_folder
@@ -76,7 +76,10 @@ def _run(wanted: NightFile, name: str | None, server: str, *, quiet: bool) -> Ni
 
     clock = Clock(lambda: datetime.now().astimezone(), time.monotonic, time.sleep)
     chosen = name or night_name(wanted, clock.now())
-    with Client(server) as client, NightProgressView(clock.now, quiet=quiet) as view:
+    with (
+        Client(server, pipeline=PIPELINE) as client,
+        NightProgressView(clock.now, quiet=quiet) as view,
+    ):
         patience = Patience(clock.monotonic, clock.sleep, view.tell)
         standings = StandingsFile(default_folder(), server, chosen)
         coordinator = Coordinator(client, patience)

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 from urllib.parse import urlencode
 
 from pydantic import BaseModel, ValidationError
 
+from tunebook.cache.client import Client
 from tunebook.cache.errors import (
     AmbiguousModelError,
     ModelNotSplitError,
@@ -23,7 +23,6 @@ from tunebook.service.nights.documents import (
     BudgetDocument,
     ExpectedGain,
     JobDocument,
-    LookupDocument,
     PageDocument,
     PlanDocument,
     Standing,
@@ -41,16 +40,6 @@ _PATIENCE_SECONDS = 900.0
 
 Document = TypeVar("Document", bound=BaseModel)
 Answer = TypeVar("Answer")
-
-
-class Client(Protocol):
-    """How requests are made; errors are TunebookErrors."""
-
-    def request(
-        self, method: str, path: str, json: Any = None, idempotency_key: str | None = None
-    ) -> Any: ...
-
-    def upload_model(self, digest: str, path: Path) -> None: ...
 
 
 @dataclass(frozen=True)
@@ -134,29 +123,28 @@ class Coordinator:
         self._persist(lambda: self._client.upload_model(job.digest, job.wanted.model.path))
 
     def standing(self, job: NightJob, compiler: str | None = None) -> Standing | None:
-        """What the cache has for the model of a job; None where it was never split for it."""
-        body: dict[str, Any] = {
-            "target": job.target,
-            "model": job.digest,
-            "shapes": job.wanted.shapes,
-            "accept_emulated": job.emulated,
-            "on_miss": "report",
-            "pipeline": PIPELINE,
-        }
-        if compiler is not None:
-            body["compiler"] = compiler
+        """What the cache has for the model of a job; None where it was never split for it, or in
+        several ways of which none is that of its boards' compiler."""
         try:
-            found = self._read("POST", "/lookups", LookupDocument, body)
+            found = self._persist(
+                lambda: self._client.lookup_model(
+                    job.digest,
+                    job.target,
+                    shapes=job.wanted.shapes,
+                    compiler=compiler,
+                    accept_emulated=job.emulated,
+                )
+            )
         except ModelNotSplitError:
             return None
         except AmbiguousModelError:
             compilers = {one.compiler for one in self._boards(job.wanted.target.board_class)}
             if compiler is not None or len(compilers) != 1:
-                raise
+                return None
             return self.standing(job, compilers.pop())
         return Standing(
-            hits={hit.key: hit.seconds for hit in found.hits},
-            misses=tuple(miss.key for miss in found.misses),
+            hits={str(key): schedule.seconds for key, schedule in found.hits.items()},
+            misses=tuple(str(miss.key) for miss in found.misses),
         )
 
     # --- what is expected --------------------------------------------------------------------

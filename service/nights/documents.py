@@ -109,26 +109,6 @@ class PageDocument(_Document):
     next: str | None = None
 
 
-class HitDocument(_Document):
-    """A schedule that a look-up found, with its run time."""
-
-    key: str
-    seconds: float
-
-
-class MissDocument(_Document):
-    """A key that a look-up did not find."""
-
-    key: str
-
-
-class LookupDocument(_Document):
-    """The answer to a look-up."""
-
-    hits: list[HitDocument]
-    misses: list[MissDocument]
-
-
 class BoardDocument(_Document):
     """A board that is there now; `compiler` is its worker's."""
 

@@ -45,7 +45,8 @@ def _head(summary: NightSummary) -> str:
     counted = [
         f"{len(found)} {outcome.value}" for outcome in Outcome if (found := _of(summary, outcome))
     ]
-    lines = [f"{len(summary.jobs)} jobs: {', '.join(counted)}."]
+    noun = "job" if len(summary.jobs) == 1 else "jobs"
+    lines = [f"{len(summary.jobs)} {noun}: {', '.join(counted)}."]
     lines.append(_budget(summary.budget))
     if summary.resumed:
         lines.append("The night was stopped and went on.")
@@ -188,15 +189,20 @@ def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 def _text(text: str) -> str:
     """Text as it is to be read, in one line."""
-    return _SPECIAL.sub(r"\\\1", " ".join(text.split()))
+    return _SPECIAL.sub(r"\\\1", _printable(" ".join(text.split())))
 
 
 def _fenced(text: str) -> str:
     """The end of a log, in a fence that nothing in it closes."""
-    lines = [line.rstrip() for line in text.strip().splitlines()][-_LOG_LINES:]
+    lines = [_printable(line.expandtabs()) for line in text.strip().splitlines()][-_LOG_LINES:]
     longest = max((len(run) for line in lines for run in re.findall("`+", line)), default=0)
     fence = "`" * max(3, longest + 1)
     return "\n".join([fence, *lines, fence])
+
+
+def _printable(text: str) -> str:
+    """Text without what a terminal would follow instead of showing."""
+    return "".join(one if one.isprintable() else "\N{REPLACEMENT CHARACTER}" for one in text)
 
 
 def _indented(text: str) -> str:
