@@ -20,9 +20,11 @@ from tunebook.service.commands.options import (
     DatabaseUrl,
     LayoutChoice,
     ModelPath,
+    Server,
     Shapes,
     TargetText,
-    open_store,
+    chosen_server,
+    open_cache,
 )
 from tunebook.service.commands.output import (
     print_json,
@@ -63,17 +65,21 @@ def build(
     layout: LayoutChoice = None,
     accept_emulated: AcceptEmulated = False,
     db: DatabaseUrl = None,
+    server: Server = None,
     as_json: AsJson = False,
 ) -> int:
     """Compile a model with the schedules of the cache; a miss is an error with its reasons."""
+    asked = chosen_server(db, server)
     opened = open_model(model, target, shape)
     # Only here: `tunebook --help` should not wait for TVM.
     from tunebook.tuner.builds.compile_model import compile_model
 
-    with open_store(db, read_only=True) as store:
-        choices = choose(opened, layout, store)
-        options = opened.options(db, choices, accept_emulated=accept_emulated, output=output)
-        cache = MendableCache(store, options)
+    with open_cache(db, asked) as opened_cache:
+        choices = choose(opened, layout, opened_cache)
+        options = opened.options(
+            db, choices, accept_emulated=accept_emulated, output=output, server=asked
+        )
+        cache = MendableCache(opened_cache, options)
         try:
             compiled = compile_model(
                 opened.imported,

@@ -9,7 +9,7 @@ import typer
 from pydantic import BaseModel
 from rich.table import Table
 
-from tunebook.cache.errors import ExitCode
+from tunebook.cache.errors import ExitCode, UsageError
 from tunebook.cache.miss_documents import MissDocument, miss_document
 from tunebook.cache.misses import LookupAnswer, ScheduleMissError
 from tunebook.cache.records import Schedule
@@ -28,8 +28,11 @@ from tunebook.service.commands.options import (
     DatabaseUrl,
     LayoutChoice,
     ModelPath,
+    Server,
     Shapes,
     TargetText,
+    chosen_server,
+    open_cache,
     open_store,
 )
 from tunebook.service.commands.output import (
@@ -72,22 +75,28 @@ def lookup(
         bool, typer.Option("--explain", help="Show everything that is stored near a miss.")
     ] = False,
     db: DatabaseUrl = None,
+    server: Server = None,
     as_json: AsJson = False,
 ) -> int:
     """Look up every schedule that a build of the model would ask for."""
+    asked = chosen_server(db, server)
+    if explain and asked is not None:
+        raise UsageError("--explain reads a database, and a coordinator was named; give its --db")
     opened = open_model(model, target, shape)
     # Only here: `tunebook --help` should not wait for TVM.
     from tunebook.tuner.splitting.prepare import prepare
     from tunebook.tuner.splitting.split import split_model
 
-    with open_store(db, read_only=True) as store:
-        choices = choose(opened, layout, store)
+    with open_cache(db, asked) as opened_cache:
+        choices = choose(opened, layout, opened_cache)
         split = split_model(prepare(opened.imported, opened.target, choices), with_tir=False)
-        options = opened.options(db, choices, accept_emulated=accept_emulated)
-        cache = MendableCache(store, options)
+        options = opened.options(db, choices, accept_emulated=accept_emulated, server=asked)
+        cache = MendableCache(opened_cache, options)
         answer = cache.lookup(split.keys, accept_emulated=accept_emulated, hints=split.hints)
-        explained = answer.misses if explain else ()
-        near = near_misses(store, split, explained, emulated=accept_emulated)
+    near: Near = {}
+    if explain:
+        with open_store(db, read_only=True) as store:
+            near = near_misses(store, split, answer.misses, emulated=accept_emulated)
     if as_json:
         print_json(lookup_document(answer, near))
         return ExitCode.MISS if answer.misses else ExitCode.OK

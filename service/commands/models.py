@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tunebook.cache.store import Store
+from tunebook.cache.schedule_cache import ScheduleCache
 from tunebook.cache.targets import Target
 from tunebook.service.commands.mending import Boards, CommandOptions, database_to_name
 from tunebook.service.commands.options import Layout
@@ -33,6 +33,7 @@ class OpenedModel:
         *,
         accept_emulated: bool,
         output: Path | None = None,
+        server: str | None = None,
     ) -> CommandOptions:
         """What a mending command needs to know; without an output, one named after the model."""
         return mending_options(
@@ -43,6 +44,7 @@ class OpenedModel:
             choices,
             accept_emulated=accept_emulated,
             output=output,
+            server=server,
         )
 
 
@@ -69,6 +71,7 @@ def mending_options(
     *,
     accept_emulated: bool,
     output: Path | None = None,
+    server: str | None = None,
 ) -> CommandOptions:
     """What a mending command for a model needs to know; without an output, one named after the
     model."""
@@ -76,9 +79,10 @@ def mending_options(
         path,
         output or Path(path.stem),
         tuple(shapes or ()),
-        database_to_name(db),
+        None if server is not None else database_to_name(db),
         boards_for(target, accept_emulated=accept_emulated),
         layout_to_name(choices),
+        server,
     )
 
 
@@ -89,7 +93,7 @@ def given_choices(layout: Layout | None) -> Choices | None:
     return None if layout is None else Choices(layout.value)
 
 
-def choose(opened: OpenedModel, layout: Layout | None, store: Store | None) -> Choices:
+def choose(opened: OpenedModel, layout: Layout | None, cache: ScheduleCache | None) -> Choices:
     """What --layout says; without it what the model was tuned with last, or else the defaults."""
     from tunebook.tuner.splitting.prepare import Choices
     from tunebook.tuner.splitting.stored_choices import stored_choices
@@ -97,7 +101,7 @@ def choose(opened: OpenedModel, layout: Layout | None, store: Store | None) -> C
     given = given_choices(layout)
     if given is not None:
         return given
-    return Choices() if store is None else stored_choices(store, opened.imported, opened.target)
+    return Choices() if cache is None else stored_choices(cache, opened.imported, opened.target)
 
 
 def layout_to_name(choices: Choices) -> str | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from enum import Enum
@@ -10,7 +11,10 @@ from typing import Annotated
 
 import typer
 
+from tunebook.cache import connect
 from tunebook.cache.database import default_path
+from tunebook.cache.errors import UsageError
+from tunebook.cache.schedule_cache import ScheduleCache
 from tunebook.cache.store import Store
 from tunebook.service.commands.mending import DATABASE_VARIABLE
 
@@ -101,3 +105,20 @@ def open_store_if_any(url: str | None) -> Iterator[Store | None]:
         return
     with open_store(url, read_only=True) as store:
         yield store
+
+
+def chosen_server(url: str | None, server: str | None) -> str | None:
+    """The coordinator to ask; None where the database is meant. Of --db and --server the one that
+    was typed counts, whatever the environment says. Raises UsageError for both."""
+    if url is None or server is None:
+        return server
+    database_typed = url != os.environ.get(DATABASE_VARIABLE)
+    server_typed = server != os.environ.get(SERVER_VARIABLE)
+    if database_typed == server_typed:
+        raise UsageError("both a database and a coordinator are named; give --db or --server")
+    return server if server_typed else None
+
+
+def open_cache(url: str | None, server: str | None) -> ScheduleCache:
+    """The coordinator, or else the database behind --db, to read from."""
+    return open_store(url, read_only=True) if server is None else connect(server)

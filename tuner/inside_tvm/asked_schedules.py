@@ -15,7 +15,7 @@ from tunebook.cache.keys import ScheduleKey, WorkloadKey
 from tunebook.cache.likeness import Likeness
 from tunebook.cache.misses import Miss
 from tunebook.cache.records import Model, Schedule
-from tunebook.cache.store import Store
+from tunebook.cache.schedule_cache import ScheduleCache
 from tunebook.cache.targets import Target, canonical_target
 from tunebook.tuner.builds.on_miss import OnMiss
 from tunebook.tuner.builds.replayed_records import replayed_record
@@ -34,7 +34,7 @@ _SCHEDULED = "tirx.is_scheduled"
 class Terms:
     """On which terms a database answers; `model` is the one that is compiled, if it is known."""
 
-    cache: Store
+    cache: ScheduleCache
     target: Target
     on_miss: OnMiss
     accept_emulated: bool

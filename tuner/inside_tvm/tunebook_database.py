@@ -13,7 +13,7 @@ from typing import Any, NoReturn
 from tunebook.cache.errors import UsageError
 from tunebook.cache.misses import Miss
 from tunebook.cache.records import Model
-from tunebook.cache.store import Store
+from tunebook.cache.schedule_cache import ScheduleCache
 from tunebook.cache.targets import Target
 from tunebook.tuner.builds.on_miss import OnMiss, check_on_miss
 from tunebook.tuner.compiler import compiler_text
@@ -30,7 +30,8 @@ class ScheduleMissWarning(UserWarning):
 
 
 class TunebookDatabase(_Database):  # type: ignore[misc]
-    """A `tvm.s_tir.meta_schedule.database.Database` that answers from a store, for one target.
+    """A `tvm.s_tir.meta_schedule.database.Database` that answers for one target, from a store or a
+    coordinator.
 
     Use it where TVM takes a database (`compile_relax(database, ...)`), or around its passes:
     `with database.target, database: ...`. As TVM's own it holds for the thread that entered it,
@@ -48,7 +49,7 @@ class TunebookDatabase(_Database):  # type: ignore[misc]
 
     def __init__(
         self,
-        cache: Store,
+        cache: ScheduleCache,
         target: Target | str,
         on_miss: OnMiss = "error",
         *,
