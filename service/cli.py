@@ -14,6 +14,7 @@ from tunebook.cache.errors import ExitCode, TunebookError
 from tunebook.cache.misses import ScheduleMissError
 from tunebook.service.commands import (
     build_command,
+    check_command,
     database_command,
     demo_command,
     export_command,
@@ -21,11 +22,14 @@ from tunebook.service.commands import (
     key_command,
     lookup_command,
     migrate_command,
+    nightly_command,
     plan_command,
     serve_command,
+    submit_command,
     target_command,
     token_command,
     tune_command,
+    worker_command,
 )
 from tunebook.service.commands.output import print_error, print_misses
 
@@ -47,8 +51,12 @@ app.command("key")(key_command.key)
 app.command("target")(target_command.target)
 app.command("import")(import_command.import_database)
 app.command("export")(export_command.export_database)
+app.command("check")(check_command.check)
 app.command("plan")(plan_command.plan)
+app.command("nightly")(nightly_command.nightly)
+app.command("submit")(submit_command.submit)
 app.command("serve")(serve_command.serve)
+app.command("worker")(worker_command.worker)
 app.command("demo")(demo_command.demo)
 app.add_typer(database_command.app, name="db")
 app.add_typer(token_command.app, name="token")
