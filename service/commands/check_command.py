@@ -25,6 +25,7 @@ from tunebook.service.commands.options import (
     DatabaseUrl,
     Server,
     Shapes,
+    chosen_server,
     open_store,
 )
 from tunebook.service.commands.output import (
@@ -117,7 +118,8 @@ def check(
     # Beside a document for machines there is no room on stdout.
     annotations = sys.stderr if as_json else sys.stdout
     try:
-        checked = _check(models, target, shape, compiler, accept_emulated, server, db)
+        asked = chosen_server(db, server)
+        checked = _check(models, target, shape, compiler, accept_emulated, asked, db)
     except TunebookError as error:
         if on_github:
             print(annotation("error", "tunebook check could not ask", str(error)), file=annotations)
@@ -158,19 +160,27 @@ def _check(
         for model in wanted:
             for text in texts:
                 answer = ask(cache, model, text, question)
-                misses = _mendable(answer.misses, model, shape, db if server is None else None)
+                misses = _mendable(answer.misses, model, shape, db, server)
                 checked.append(_Checked(model, text, answer, misses))
     return checked
 
 
 def _mendable(
-    misses: Sequence[Miss], model: CheckedModel, shape: Sequence[str] | None, db: str | None
+    misses: Sequence[Miss],
+    model: CheckedModel,
+    shape: Sequence[str] | None,
+    db: str | None,
+    server: str | None,
 ) -> tuple[Miss, ...]:
-    """The misses with commands that name what is known here of model and database."""
+    """The misses with commands that name what is known here of the model and of who was asked."""
     if model.path is None:
         return tuple(misses)
     options = CommandOptions(
-        model.path, Path(model.path.stem), tuple(shape or ()), database_to_name(db)
+        model.path,
+        Path(model.path.stem),
+        tuple(shape or ()),
+        None if server is not None else database_to_name(db),
+        server=server,
     )
     return fill_in_all(misses, options)
 

@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from tunebook.cache.answers import SplitQuestion
-from tunebook.cache.client import Client
 from tunebook.cache.errors import ModelError, ModelNotSplitError, UsageError
 from tunebook.cache.misses import LookupAnswer
 from tunebook.cache.store import Store
 from tunebook.service.commands.model_digest import file_digest, is_digest
+
+if TYPE_CHECKING:
+    from tunebook.cache.client import Client
 
 
 @dataclass(frozen=True)
@@ -71,16 +74,16 @@ def ask(
 def _ask_by_digest(
     cache: Store | Client, model: CheckedModel, target: str, question: Question
 ) -> LookupAnswer:
-    if isinstance(cache, Client):
-        return cache.lookup_model(
-            model.digest,
-            target,
-            shapes=question.shapes,
-            compiler=question.compiler,
-            accept_emulated=question.accept_emulated,
-        )
-    asked = SplitQuestion(model.digest, target, question.shapes, question.compiler)
-    return cache.answers.of_model(asked, accept_emulated=question.accept_emulated).answer
+    if isinstance(cache, Store):
+        asked = SplitQuestion(model.digest, target, question.shapes, question.compiler)
+        return cache.answers.of_model(asked, accept_emulated=question.accept_emulated).answer
+    return cache.lookup_model(
+        model.digest,
+        target,
+        shapes=question.shapes,
+        compiler=question.compiler,
+        accept_emulated=question.accept_emulated,
+    )
 
 
 def _ask_by_keys(

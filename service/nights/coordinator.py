@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlencode
 
 from pydantic import BaseModel, ValidationError
 
-from tunebook.cache.client import Client
 from tunebook.cache.errors import (
     AmbiguousModelError,
     ModelNotSplitError,
@@ -29,6 +28,9 @@ from tunebook.service.nights.documents import (
 )
 from tunebook.service.nights.night_file import NightBudget
 from tunebook.service.nights.night_jobs import NightJob
+
+if TYPE_CHECKING:
+    from tunebook.cache.client import Client
 
 # By which the coordinator counts what nights look up.
 PIPELINE = "nightly"
