@@ -9,7 +9,6 @@ from typing import Annotated, Any
 import typer
 from pydantic import BaseModel
 
-from tunebook.cache.client import Client
 from tunebook.cache.errors import ExitCode, UsageError
 from tunebook.service.commands.model_digest import file_digest
 from tunebook.service.commands.options import (
@@ -68,6 +67,9 @@ def submit(
     if layout is not None:
         wanted["layout"] = layout.value
     digest = file_digest(model)
+    # Only here: `tunebook --help` should not wait for a client of HTTP.
+    from tunebook.cache.client import Client
+
     with Client(server) as client:
         client.upload_model(digest, model)
         # The key is this run's own: a retry of the request counts once, a second run is another.
