@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
+from pydantic import BaseModel, ConfigDict, Field, JsonValue, StringConstraints, model_validator
 
 from tunebook.cache.errors import TargetError
 from tunebook.cache.keys import ScheduleKey, WorkloadKey
@@ -50,7 +50,7 @@ Pipeline = Annotated[
 ]
 
 _EXAMPLE_TARGET = "llvm -mtriple=aarch64-linux-gnu -mcpu=cortex-a76 -num-cores=4"
-_EXAMPLES: list[dict[str, Any]] = [
+_EXAMPLES: list[JsonValue] = [
     {
         "target": _EXAMPLE_TARGET,
         "compiler": "tvm-0.27.0+llvm-22",

@@ -45,7 +45,7 @@ def read_hit_rate(
 ) -> HitRateDocument:
     """How many of the keys that were looked up in a window did hit: in all, by bucket and by
     pipeline. Counts are complete but for the last seconds."""
-    target = store.catalogue.target(target_id).target
+    target = store.catalogue.target(target_id).text
     rate = store.statistics.hit_rate(target, window, datetime.now(timezone.utc), pipeline)
     return hit_rate_document(rate, store.statistics.coverage().get(target, NOTHING_STORED))
 
