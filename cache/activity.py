@@ -119,6 +119,6 @@ def _state(session: Session) -> Activity:
     return Activity(
         claimed_rounds=by_claim.get(True, 0),
         free_rounds=by_claim.get(False, 0),
-        open_jobs=dict(session.execute(jobs).tuples().all()),
+        open_jobs={stage: int(count) for stage, count in session.execute(jobs)},
         board_seconds=session.scalar(select(func.sum(BudgetRow.board_seconds))) or 0.0,
     )

@@ -6,7 +6,7 @@ import hashlib
 import hmac
 import secrets
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timezone
 from enum import Enum
 
 from sqlalchemy import select
@@ -146,9 +146,14 @@ def _token(row: TokenRow) -> Token:
         Role(row.role),
         row.board,
         row.prefix,
-        row.created_at,
-        row.revoked_at,
+        _in_utc(row.created_at),
+        None if row.revoked_at is None else _in_utc(row.revoked_at),
     )
+
+
+def _in_utc(moment: datetime) -> datetime:
+    """SQLite forgets the zone of what it stores."""
+    return moment.astimezone(timezone.utc) if moment.tzinfo else moment.replace(tzinfo=timezone.utc)
 
 
 def _check_name(name: str) -> None:
