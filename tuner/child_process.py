@@ -112,6 +112,12 @@ class ChildProcess:
         """What the child wrote so far belongs to earlier work."""
         os.ftruncate(self._stderr.fileno(), 0)
 
+    def output(self) -> str:
+        """The end of what the child wrote to its outputs."""
+        size = os.fstat(self._stderr.fileno()).st_size
+        start = max(0, size - _TAIL_BYTES)
+        return os.pread(self._stderr.fileno(), _TAIL_BYTES, start).decode(errors="replace")
+
     def death(self) -> str:
         """How the child ended, with the end of its stderr; kills it if it does not end."""
         deadline = time.monotonic() + _DYING_SECONDS
@@ -148,9 +154,7 @@ class ChildProcess:
             return True
 
     def _said(self) -> str:
-        size = os.fstat(self._stderr.fileno()).st_size
-        tail = os.pread(self._stderr.fileno(), _TAIL_BYTES, max(0, size - _TAIL_BYTES))
-        text = " ".join(tail.decode(errors="replace").split())
+        text = " ".join(self.output().split())
         # What LLVM says before it aborts is followed by a long stack trace.
         fatal = text.find("LLVM ERROR")
         return text[fatal:][:_TEXT_LENGTH] if fatal >= 0 else text[-_TEXT_LENGTH:]

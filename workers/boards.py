@@ -46,7 +46,7 @@ def target_for_boards(spelling: str, boards: str | None, tracker: str | None) ->
 
 def _cores_of_class(boards: str | None, tracker: str | None) -> int | None:
     if boards is not None and tracker is not None:
-        registered = query_tracker(_parse_tracker(tracker)).boards_of(boards)
+        registered = query_tracker(parse_tracker(tracker)).boards_of(boards)
         return min((board.cores for board in registered if board.cores), default=None)
     return EMULATED_CORES if boards == EMULATED_CLASS else None
 
@@ -60,8 +60,8 @@ def plan_boards(target: Target, boards: str | None, tracker: str | None) -> Boar
     if tracker is not None:
         if boards is None:
             raise UsageError("--tracker needs --boards CLASS: the boards to use at that tracker")
-        address = _parse_tracker(tracker)
-        return BoardPlan(boards, False, lambda: _remote(boards, address))
+        address = parse_tracker(tracker)
+        return BoardPlan(boards, False, lambda: remote_board(boards, address))
     if boards == EMULATED_CLASS:
         if not target.mtriple.startswith("aarch64"):
             raise BoardError(f"the emulated board is an AArch64 one, and cannot run {target}")
@@ -80,14 +80,15 @@ def plan_boards(target: Target, boards: str | None, tracker: str | None) -> Boar
 
 
 @contextmanager
-def _remote(board_class: str, tracker: TrackerAddress) -> Iterator[BoardAddress]:
-    """Raises BoardError when the tracker does not answer."""
+def remote_board(board_class: str, tracker: TrackerAddress) -> Iterator[BoardAddress]:
+    """The boards of a class at a tracker. Raises BoardError when the tracker does not answer."""
     boards = query_tracker(tracker).boards_of(board_class)
-    here = any(_is_this_machine(board.host or tracker.host) for board in boards)
+    here = any(is_this_machine(board.host or tracker.host) for board in boards)
     yield BoardAddress(tracker.host, tracker.port, board_class, shares_host=here)
 
 
-def _parse_tracker(text: str) -> TrackerAddress:
+def parse_tracker(text: str) -> TrackerAddress:
+    """Reads HOST:PORT. Raises UsageError."""
     try:
         parts = urlsplit(f"//{text}")
         host, port = parts.hostname, parts.port
@@ -98,7 +99,7 @@ def _parse_tracker(text: str) -> TrackerAddress:
     return TrackerAddress(host, port)
 
 
-def _is_this_machine(host: str) -> bool:
+def is_this_machine(host: str) -> bool:
     """Whether boards at this address share the processor with us."""
     try:
         found = {str(address[4][0]) for address in socket.getaddrinfo(host, None)}

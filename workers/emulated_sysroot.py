@@ -74,6 +74,15 @@ def qemu_path() -> str:
     return found
 
 
+def is_installed() -> bool:
+    """Whether the emulated board can be started here without making anything first."""
+    if shutil.which(QEMU) is None:
+        return False
+    named = os.environ.get(SYSROOT_VARIABLE)
+    root = Path(platformdirs.user_cache_dir("tunebook")) / _root_name()
+    return bool(named) or (root / STAMP).exists()
+
+
 def emulated_sysroot() -> Sysroot:
     """The sysroot that `TUNEBOOK_EMULATED_SYSROOT` names, else ours, made if need be.
 

@@ -1,9 +1,10 @@
-"""Keeping a claimed round: a beat in the background, and the news when it was lost."""
+"""Keeping what was claimed: a beat in the background, and the news when it was lost."""
 
 from __future__ import annotations
 
 import logging
 import threading
+from collections.abc import Callable
 from types import TracebackType
 
 from tunebook.cache.errors import DatabaseError, LeaseLostError
@@ -14,18 +15,25 @@ _BEAT_SECONDS = 2.0
 
 
 class Lease:
-    """Beats for one round while its `with` block lasts; `lost` tells that another worker has it."""
+    """Beats for what was claimed while its `with` block lasts; `lost` tells that another worker has
+    it, or that it was ended."""
 
-    def __init__(self, store: Store, claimed: ClaimedRound) -> None:
-        self._store = store
-        self._round = claimed
+    def __init__(self, name: str, beat: Callable[[], None]) -> None:
+        """`name` says in a log what is held; `beat` raises LeaseLostError once it is not."""
+        self._name = name
+        self._beat = beat
         self._stop = threading.Event()
         self._lost = threading.Event()
-        self._thread = threading.Thread(target=self._beat, name="lease", daemon=True)
+        self._thread = threading.Thread(target=self._keep, name="lease", daemon=True)
+
+    @classmethod
+    def of_round(cls, store: Store, claimed: ClaimedRound) -> Lease:
+        """The lease of a claimed round."""
+        return cls(f"round {claimed.id}", lambda: store.beat(claimed.id, claimed.epoch))
 
     @property
     def lost(self) -> bool:
-        """Whether another worker claimed the round meanwhile."""
+        """Whether it is somebody else's by now, or nobody's."""
         return self._lost.is_set()
 
     def lose(self) -> None:
@@ -45,13 +53,13 @@ class Lease:
         self._stop.set()
         self._thread.join()
 
-    def _beat(self) -> None:
+    def _keep(self) -> None:
         while not self._stop.wait(_BEAT_SECONDS):
             try:
-                self._store.beat(self._round.id, self._round.epoch)
+                self._beat()
             except LeaseLostError:
                 self._lost.set()
                 return
             except DatabaseError as error:
                 # The next beat may get through; if none does, the lease dies, which is right.
-                _log.warning("round %d: beat failed: %s", self._round.id, error)
+                _log.warning("%s: its beat failed: %s", self._name, error)

@@ -8,17 +8,16 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tunebook.cache.keys import ScheduleKey
-from tunebook.cache.misses import LookupAnswer, Miss, MissReason
+from tunebook.cache.misses import LookupAnswer, Miss
 from tunebook.cache.near_schedules import NearSchedules
 from tunebook.cache.records import Model, Record
 from tunebook.cache.store import Store
 from tunebook.cache.targets import Target
 from tunebook.tuner.splitting.prepare import Choices
 from tunebook.tuner.splitting.stored_choices import stored_choices
-from tunebook.workers.migration_worker import MigrationWorker, Recipe
-from tunebook.workers.near_candidates import NearCandidates
+from tunebook.workers.migration_worker import MigrationWorker
 from tunebook.workers.progress import ProgressListener
-from tunebook.workers.recovery_trials import recovery_trials
+from tunebook.workers.recipes import Recipe, near_misses, recipes_from
 from tunebook.workers.tuning import BoardRequest, BudgetRequest, TuningPlan, plan_on_boards
 from tunebook.workers.unusable_schedules import withdraw_unusable
 
@@ -91,10 +90,11 @@ def migrate(
     """
     started = monotonic()
     model_id = store.save_model(plan.model)
-    withdraw_unusable(store, plan.model, emulated=plan.boards.emulated)
+    emulated = plan.boards.emulated
+    withdraw_unusable(store, plan.model.keys, emulated=emulated)
     misses = _lookup(plan, store).misses
-    near = _near(plan, store, misses)
-    recipes = _recipes(plan, store, near, trials_per_task)
+    near = near_misses(store, misses, emulated=emulated, seed=plan.settings.seed)
+    recipes = recipes_from(store, near, emulated=emulated, trials_per_task=trials_per_task)
     trials = _run(plan, store, model_id, recipes, listener) if recipes else {}
     answer = _lookup(plan, store)
     tasks = tuple(
@@ -113,29 +113,6 @@ def _lookup(plan: TuningPlan, store: Store) -> LookupAnswer:
     return store.lookup(
         plan.model.keys, accept_emulated=plan.boards.emulated, hints=plan.model.hints
     )
-
-
-def _near(
-    plan: TuningPlan, store: Store, misses: Sequence[Miss]
-) -> dict[ScheduleKey, tuple[NearSchedules, ...]]:
-    candidates = NearCandidates(store, emulated=plan.boards.emulated, seed=plan.settings.seed)
-    return {miss.key: candidates.near(miss.key) for miss in misses}
-
-
-def _recipes(
-    plan: TuningPlan,
-    store: Store,
-    near: Mapping[ScheduleKey, tuple[NearSchedules, ...]],
-    trials_per_task: int | None,
-) -> list[Recipe]:
-    """One for each task that has something near, or an unverified record of its own."""
-    recipes = []
-    for key, found in near.items():
-        unverified = store.unverified_best(key, emulated=plan.boards.emulated)
-        if found or unverified:
-            reason = found[0].reason if found else MissReason.UNVERIFIED
-            recipes.append(Recipe(key, found, recovery_trials(reason, trials_per_task)))
-    return recipes
 
 
 def _run(

@@ -25,6 +25,10 @@ class PhaseClock:
         self._lock = threading.Lock()
         self._seconds = {field.name: 0.0 for field in fields(PhaseTimes)}
 
+    def now(self) -> float:
+        """The monotonic clock that it goes by, in seconds."""
+        return self._monotonic()
+
     @contextmanager
     def phase(self, name: str) -> Iterator[None]:
         """Counts the block's time for the phase `name`, a field of PhaseTimes."""

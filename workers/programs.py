@@ -42,6 +42,13 @@ class Programs:
                 _log.warning("%s: the unscheduled program does not build: %s", key, built.text)
             self._references[key] = built if isinstance(built, BuiltLibrary) else None
 
+    def close(self) -> None:
+        """Removes the unscheduled libraries; they are built again where somebody asks."""
+        for library in self._references.values():
+            if library is not None:
+                library.path.unlink(missing_ok=True)
+        self._references.clear()
+
     def reference(self, key: ScheduleKey) -> BuiltLibrary | None:
         """The unscheduled program as a library, or None where it cannot be built."""
         self.build_references([key])

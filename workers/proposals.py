@@ -13,6 +13,7 @@ from tunebook.cache.keys import ScheduleKey
 from tunebook.cache.records import Candidate, Measurement, Record, Source
 from tunebook.cache.store import Store, TaskState
 from tunebook.cache.targets import Target
+from tunebook.tuner.compiler import compiler_text
 from tunebook.tuner.llvm_targets import tvm_target
 from tunebook.tuner.one_line import one_line
 from tunebook.tuner.search.cost_model import CostModel, sample_of
@@ -20,6 +21,7 @@ from tunebook.tuner.search.search import TaskSearch
 from tunebook.workers.measured_records import measured_here, modules_of
 from tunebook.workers.near_candidates import NearCandidates
 from tunebook.workers.programs import Programs
+from tunebook.workers.workbench import Workbench, WorkerSettings
 
 _log = logging.getLogger(__name__)
 _TRAINING_RECORDS = 2000
@@ -71,6 +73,21 @@ class SearchProposer:
             str(target), compiler, _TRAINING_RECORDS, emulated=emulated
         )
         self._model.learn(sample for record in earlier if (sample := sample_of(record)))
+
+    @classmethod
+    def on(
+        cls, bench: Workbench, store: Store, target: Target, settings: WorkerSettings
+    ) -> SearchProposer:
+        """One for the programs of a workbench."""
+        return cls(
+            store,
+            bench.programs,
+            target,
+            compiler_text(),
+            emulated=bench.board.emulated,
+            threads=settings.processes,
+            seed=settings.seed,
+        )
 
     def propose(self, task: TaskState, count: int) -> list[Candidate]:
         """At most `count` new candidates. A task that gives less than half of them is exhausted."""

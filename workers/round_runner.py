@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import Future, as_completed, wait
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
@@ -23,22 +23,53 @@ _log = logging.getLogger(__name__)
 
 _Build = Future[BuiltLibrary | BuildFailure]
 _Given = TypeVar("_Given")
+# How often it is looked whether what is being built is still wanted.
+_LOOK_SECONDS = 0.5
+
+
+@dataclass(frozen=True)
+class RoundWatch:
+    """What whoever runs rounds is told meanwhile, and asked.
+
+    Once a round is `out_of_time`, none of its trials is begun any more, and what is left of it goes
+    back to the budget. Once `stop` is set, rounds are left as they are, for a successor.
+    """
+
+    on_trial: Callable[[ClaimedRound], None]
+    out_of_time: Callable[[ClaimedRound], bool]
+    stop: threading.Event
 
 
 @dataclass
 class _Round:
     """A claimed round while it runs: its lease, its task when it began, what was built (by module
-    hash) and measured."""
+    hash) and measured, and how many seconds of one process that took."""
 
     claimed: ClaimedRound
     lease: Lease
     task: TaskState
     libraries: dict[str, BuiltLibrary] = field(default_factory=dict)
     results: list[tuple[Candidate, Measurement]] = field(default_factory=list)
+    seconds: float = 0.0
 
     @property
     def key(self) -> ScheduleKey:
         return self.claimed.key
+
+    @property
+    def told(self) -> dict[str, object]:
+        """What a log says of it."""
+        return {
+            "job": self.claimed.job_id,
+            "round": self.claimed.id,
+            "task": self.claimed.task_id,
+            "op": self.key.op,
+            "target": self.key.target,
+            "board_class": self.claimed.board_class,
+            "trials": len(self.results),
+            "seconds": round(self.seconds, 3),
+            "best_seconds": self.best_seconds,
+        }
 
     @property
     def best_seconds(self) -> float | None:
@@ -59,9 +90,8 @@ class RoundRunner:
     """Runs claimed rounds on one board.
 
     Where the board is this machine, every candidate is built before the first is measured, so
-    that nothing of ours disturbs a measurement; elsewhere the two overlap. Once it is
-    `out_of_time`, no further trial is begun, and what is left of a round goes back to the budget.
-    Once `stop` is set, rounds are left as they are, for a successor.
+    that nothing of ours disturbs a measurement; elsewhere the two overlap, and whoever runs
+    batches `side_by_side` says so, since each then takes that share of the time that passes.
     """
 
     def __init__(
@@ -69,39 +99,46 @@ class RoundRunner:
         store: Store,
         bench: Workbench,
         proposer: Proposer,
+        watch: RoundWatch,
         *,
-        on_trial: Callable[[ScheduleKey], None],
-        out_of_time: Callable[[], bool],
-        stop: threading.Event,
+        side_by_side: int = 1,
     ) -> None:
         self._store = store
         self._bench = bench
         self._proposer = proposer
-        self._on_trial = on_trial
-        self._out_of_time = out_of_time
-        self._stop = stop
+        self._watch = watch
+        self._side_by_side = side_by_side
         self._board_lock = threading.Lock()
 
     def run(self, batch: Sequence[ClaimedRound]) -> None:
-        """Measures what the rounds' slots leave open, and verifies the best of each.
+        """Measures what the rounds' slots leave open, and verifies the best of each. They are of
+        one target and board class, and of any jobs.
 
         Raises BoardError when no board can be had; what was measured is stored by then.
         """
+        began = self._bench.clock.now()
+        builds: dict[_Build, _Trial] = {}
         with ExitStack() as leases:
             rounds = self._begin(batch, leases)
+            leases.callback(_discard, builds)
             with self._bench.machine.working():
-                builds = self._start_builds(rounds)
+                for one in rounds:
+                    builds.update(self._start_builds(one))
                 if self._bench.board.shares_host:
                     with self._bench.clock.phase("build"):
-                        wait(builds)
+                        self._wait_for(builds)
             with self._bench.machine.measuring():
                 self._measure(builds)
-                if self._stop.is_set():
+                if self._watch.stop.is_set():
                     return
                 for one in rounds:
                     if not one.lease.lost:
-                        self.verify_best(one.key, one.libraries)
+                        with self._counted(one, None):
+                            self.verify_best(one.key, one.libraries)
             with self._bench.machine.working():
+                for one in rounds:
+                    self._learn(one)
+                self._share_out(rounds, self._bench.clock.now() - began)
                 for one in rounds:
                     self._end(one)
 
@@ -124,10 +161,12 @@ class RoundRunner:
                 verdict = self._bench.measurer.verify(
                     library, reference, self._bench.programs.program(key)
                 )
+            if record.candidate.module_hash not in libraries:
+                library.path.unlink(missing_ok=True)
             if verdict.agrees:
                 self._store.mark_verified(record.id)
                 return
-            if self._stop.is_set():
+            if self._watch.stop.is_set():
                 return
             if verdict.error in (None, ErrorClass.BOARD_LOST):
                 # Says nothing about the schedule: it stays unverified, for another run to verify.
@@ -137,9 +176,13 @@ class RoundRunner:
             self._store.mark_failed(record.id, verdict.error, verdict.text)
 
     def _begin(self, batch: Sequence[ClaimedRound], leases: ExitStack) -> list[_Round]:
-        """Takes the leases of a batch, whose rounds are all of one job."""
-        held = [leases.enter_context(Lease(self._store, claimed)) for claimed in batch]
-        tasks = {task.id: task for task in self._store.task_states(batch[0].job_id)}
+        """Takes the leases of a batch."""
+        held = [leases.enter_context(Lease.of_round(self._store, claimed)) for claimed in batch]
+        tasks = {
+            task.id: task
+            for job_id in {claimed.job_id for claimed in batch}
+            for task in self._store.task_states(job_id)
+        }
         return [
             _Round(claimed, lease, tasks[claimed.task_id])
             for claimed, lease in zip(batch, held, strict=True)
@@ -152,13 +195,29 @@ class RoundRunner:
             one.lease.lose()
             return None
 
-    def _start_builds(self, rounds: Sequence[_Round]) -> dict[_Build, _Trial]:
-        builds: dict[_Build, _Trial] = {}
-        for one in rounds:
-            for slot in self._unless_lost(one, self._slots) or ():
-                if slot.record_id is None:
-                    builds[self._build(one.key, slot.candidate)] = _Trial(one, slot)
-        return builds
+    def _is_over(self, one: _Round) -> bool:
+        """Whether no trial of a round may be begun any more."""
+        return self._watch.stop.is_set() or one.lease.lost or self._watch.out_of_time(one.claimed)
+
+    @contextmanager
+    def _counted(self, one: _Round, phase: str | None) -> Iterator[None]:
+        """Counts the block for its round, and for its phase where it has one of its own."""
+        started = self._bench.clock.now()
+        with ExitStack() as phases:
+            if phase is not None:
+                phases.enter_context(self._bench.clock.phase(phase))
+            yield
+        one.seconds += self._bench.clock.now() - started
+
+    def _start_builds(self, one: _Round) -> dict[_Build, _Trial]:
+        if self._is_over(one):
+            return {}
+        slots = self._unless_lost(one, self._slots) or ()
+        return {
+            self._build(one.key, slot.candidate): _Trial(one, slot)
+            for slot in slots
+            if slot.record_id is None
+        }
 
     def _slots(self, one: _Round) -> tuple[Slot, ...]:
         """What a predecessor stored, and new candidates for what is missing."""
@@ -166,7 +225,7 @@ class RoundRunner:
         missing = claimed.size - len(claimed.slots)
         if missing <= 0:
             return claimed.slots
-        with self._bench.clock.phase("search"):
+        with self._counted(one, "search"):
             candidates = self._proposer.propose(one.task, missing)
         if not candidates:
             return claimed.slots
@@ -178,16 +237,28 @@ class RoundRunner:
         request = BuildRequest(tir, key.target, candidate.trace, candidate.module_hash)
         return self._bench.builds.submit(request)
 
-    def _measure(self, builds: dict[_Build, _Trial]) -> None:
-        for future in as_completed(builds):
-            one, slot = builds[future].round, builds[future].slot
-            outcome = future.result()
-            if self._out_of_time() or self._stop.is_set():
+    def _wait_for(self, builds: Mapping[_Build, _Trial]) -> None:
+        """Until all are built; those of rounds that are over are not begun any more."""
+        pending: Collection[_Build] = builds.keys()
+        while pending:
+            pending = wait(pending, _LOOK_SECONDS).not_done
+            for build in pending:
+                if self._is_over(builds[build].round):
+                    build.cancel()
+
+    def _measure(self, builds: Mapping[_Build, _Trial]) -> None:
+        rounds = {trial.round.claimed.id: trial.round for trial in builds.values()}.values()
+        for build in as_completed(builds):
+            if all(self._is_over(one) for one in rounds):
                 return
-            if one.lease.lost:
+            one, slot = builds[build].round, builds[build].slot
+            if build.cancelled() or self._is_over(one):
                 continue
-            measurement = self._measure_one(one, outcome)
-            if self._stop.is_set() and measurement.error is ErrorClass.BOARD_LOST:
+            outcome = build.result()
+            one.seconds += outcome.seconds / self._bench.builds.size
+            with self._counted(one, None):
+                measurement = self._measure_one(one, outcome)
+            if self._watch.stop.is_set() and measurement.error is ErrorClass.BOARD_LOST:
                 # It was us who ended it; the slot stays open, for a successor to measure.
                 return
             claimed = one.claimed
@@ -196,7 +267,7 @@ class RoundRunner:
                 one.libraries[slot.candidate.module_hash] = outcome
             if not stored.repeated:
                 one.results.append((slot.candidate, measurement))
-                self._on_trial(one.key)
+                self._watch.on_trial(claimed)
 
     def _measure_one(self, one: _Round, outcome: BuiltLibrary | BuildFailure) -> Measurement:
         if isinstance(outcome, BuildFailure):
@@ -212,18 +283,43 @@ class RoundRunner:
             )
         return replace(measured, features=outcome.features, feature_columns=outcome.feature_columns)
 
-    def _end(self, one: _Round) -> None:
-        with self._bench.clock.phase("search"):
+    def _learn(self, one: _Round) -> None:
+        with self._counted(one, "search"):
             self._proposer.learn(one.key, one.results)
+
+    def _share_out(self, rounds: Sequence[_Round], seconds: float) -> None:
+        """What each took of the time that passed for all of them."""
+        counted = sum(one.seconds for one in rounds)
+        for one in rounds:
+            share = one.seconds / counted if counted else 1 / len(rounds)
+            one.seconds = share * seconds / self._side_by_side
+
+    def _end(self, one: _Round) -> None:
         if not one.lease.lost:
             self._unless_lost(one, self._finish)
         if one.lease.lost:
-            _log.warning("round %d: lost to another worker", one.claimed.id)
-        for library in one.libraries.values():
-            library.path.unlink(missing_ok=True)
+            _log.warning(
+                "round %d: another worker has it, or it was ended", one.claimed.id, extra=one.told
+            )
+        else:
+            _log.info("round finished", extra=one.told)
 
     def _finish(self, one: _Round) -> None:
-        self._store.finish_round(one.claimed.id, one.claimed.epoch)
+        self._store.finish_round(one.claimed.id, one.claimed.epoch, one.seconds)
 
     def _build_again(self, record: Record) -> BuiltLibrary | BuildFailure:
         return self._build(record.key, record.candidate).result()
+
+
+def _discard(builds: Mapping[_Build, _Trial]) -> None:
+    """Removes what was built, and what still will be; what was not begun is not built any more."""
+    for build in builds:
+        build.cancel()
+        build.add_done_callback(_remove)
+
+
+def _remove(build: _Build) -> None:
+    if not build.cancelled() and build.exception() is None:
+        built = build.result()
+        if isinstance(built, BuiltLibrary):
+            built.path.unlink(missing_ok=True)

@@ -2,34 +2,24 @@
 
 from __future__ import annotations
 
-import logging
-import os
-import threading
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 
-from tunebook.cache.keys import ScheduleKey
-from tunebook.cache.store import Store
-from tunebook.cache.targets import Target
-from tunebook.tuner.compiler import compiler_text
 from tunebook.tuner.search.allocation import propose_rounds
-from tunebook.tuner.trials.trials import BoardAddress
 from tunebook.workers.claims import claim_rounds
+from tunebook.workers.first_measurements import measure_untuned, verify_leftovers
+from tunebook.workers.job_worker import JobWorker
 from tunebook.workers.phase_times import PhaseClock, PhaseTimes
-from tunebook.workers.progress import ProgressListener, ProgressMeter
+from tunebook.workers.progress import ProgressMeter
 from tunebook.workers.proposals import SearchProposer
+from tunebook.workers.round_loops import give_way, loops_on
 from tunebook.workers.round_runner import RoundRunner
-from tunebook.workers.workbench import Workbench, WorkerSettings, open_workbench
+from tunebook.workers.workbench import Workbench, open_workbench
 
-_log = logging.getLogger(__name__)
 # Another worker has every open round: look again after this many seconds.
 _IDLE_SECONDS = 0.5
 _SIGNAL_SECONDS = 0.5
-_NICENESS = 10
-# Where building overlaps measuring, one round is searched for while another is measured.
-_OVERLAPPING_ROUNDS = 2
 
 
 @dataclass(frozen=True)
@@ -43,26 +33,8 @@ class RunSummary:
     times: PhaseTimes = field(default_factory=PhaseTimes)
 
 
-class SearchWorker:
-    """Works for one job on one board class."""
-
-    def __init__(
-        self,
-        store: Store,
-        target: Target,
-        board: BoardAddress,
-        settings: WorkerSettings,
-        listener: ProgressListener,
-        *,
-        monotonic: Callable[[], float] = time.monotonic,
-    ) -> None:
-        self._store = store
-        self._target = target
-        self._board = board
-        self._settings = settings
-        self._listener = listener
-        self._monotonic = monotonic
-        self._stop = threading.Event()
+class SearchWorker(JobWorker):
+    """Searches for one job."""
 
     def run(self, job_id: int, seconds: float | None = None) -> RunSummary:
         """Runs rounds until the budget is spent, `seconds` are over, or nothing is left to try.
@@ -71,73 +43,38 @@ class SearchWorker:
         TunebookError when this machine cannot build.
         """
         before = self._store.budget(job_id)
-        meter = ProgressMeter(self._listener, self._monotonic, before, seconds)
+        meter = self._start_meter(job_id, seconds)
         clock = PhaseClock(self._monotonic)
         with open_workbench(self._store, self._target, self._board, self._settings, clock) as bench:
-            runner = self._runner(job_id, bench, meter)
+            runner = self._runner(bench, meter)
             with bench.machine.measuring():
-                self._measure_untuned(job_id, bench, meter)
-                self._verify_leftovers(job_id, runner, meter)
+                self._measure_first(job_id, bench, runner, meter)
             ended = self._run_rounds(job_id, runner, meter)
         spent = self._store.budget(job_id).spent - before.spent
         return RunSummary(spent, meter.elapsed, ended, clock.times)
 
-    def _runner(self, job_id: int, bench: Workbench, meter: ProgressMeter) -> RoundRunner:
-        proposer = SearchProposer(
-            self._store,
-            bench.programs,
-            self._target,
-            compiler_text(),
-            emulated=self._board.emulated,
-            threads=self._settings.processes,
-            seed=self._settings.seed,
-        )
+    def _runner(self, bench: Workbench, meter: ProgressMeter) -> RoundRunner:
+        proposer = SearchProposer.on(bench, self._store, self._target, self._settings)
+        watch = self._watch(meter)
+        return RoundRunner(self._store, bench, proposer, watch, side_by_side=loops_on(self._board))
 
-        def on_trial(key: ScheduleKey) -> None:
-            if meter.due:
-                self._report(meter, job_id, key.op)
+    def _measure_first(
+        self, job_id: int, bench: Workbench, runner: RoundRunner, meter: ProgressMeter
+    ) -> None:
+        def go_on(activity: str) -> bool:
+            if meter.out_of_time:
+                return False
+            self._report(meter, job_id, activity)
+            return True
 
-        def out_of_time() -> bool:
-            return meter.out_of_time
-
-        return RoundRunner(
-            self._store,
-            bench,
-            proposer,
-            on_trial=on_trial,
-            out_of_time=out_of_time,
-            stop=self._stop,
-        )
-
-    def _measure_untuned(self, job_id: int, bench: Workbench, meter: ProgressMeter) -> None:
         budget = self._store.budget(job_id)
-        if budget.spent >= budget.limit:
-            return
-        unknown = [t for t in self._store.task_states(job_id) if t.untuned_seconds is None]
-        bench.programs.build_references([task.key for task in unknown])
-        for task in unknown:
-            if meter.out_of_time:
-                return
-            self._report(meter, job_id, f"untuned {task.key.op}")
-            reference = bench.programs.reference(task.key)
-            if reference is None:
-                continue
-            measurement = bench.measurer.measure(reference, bench.programs.program(task.key))
-            if measurement.seconds is None:
-                _log.warning("%s: untuned program: %s", task.key, measurement.error_text)
-            else:
-                self._store.set_untuned_seconds(task.id, measurement.seconds)
-
-    def _verify_leftovers(self, job_id: int, runner: RoundRunner, meter: ProgressMeter) -> None:
-        """A run that was killed may have left its best records unverified."""
-        for task in self._store.task_states(job_id):
-            if meter.out_of_time:
-                return
-            if task.best_seconds is not None and task.best_seconds != task.served_seconds:
-                runner.verify_best(task.key, {})
+        tasks = self._store.task_states(job_id)
+        if budget.spent < budget.limit:
+            measure_untuned(self._store, bench, tasks, go_on)
+        verify_leftovers(runner, tasks, go_on)
 
     def _run_rounds(self, job_id: int, runner: RoundRunner, meter: ProgressMeter) -> str:
-        rounds = 1 if self._board.shares_host else _OVERLAPPING_ROUNDS
+        rounds = loops_on(self._board)
         threads = ThreadPoolExecutor(rounds, thread_name_prefix="round")
         loops = [threads.submit(self._loop, job_id, runner, meter) for _ in range(rounds)]
         try:
@@ -150,13 +87,12 @@ class SearchWorker:
             threads.shutdown(wait=False)
 
     def _loop(self, job_id: int, runner: RoundRunner, meter: ProgressMeter) -> str:
-        # Like the build processes: a search that overlaps a measurement must not disturb it.
-        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICENESS)
+        give_way()
         while not self._stop.is_set():
             if meter.out_of_time:
                 return "time"
             self._plan(job_id)
-            batch = claim_rounds(self._store, job_id, self._settings.batch)
+            batch = claim_rounds(self._store, self._name, [job_id], self._settings.batch)
             if batch:
                 runner.run(batch)
                 self._report(meter, job_id, batch[0].key.op)
@@ -180,9 +116,6 @@ class SearchWorker:
         self._store.propose_rounds(
             job_id, propose_rounds(tasks, left, budget.limit, self._settings.sizes)
         )
-
-    def _report(self, meter: ProgressMeter, job_id: int, activity: str) -> None:
-        meter.report(self._store.budget(job_id), self._store.task_states(job_id), activity)
 
 
 def _failed(loops: Sequence[Future[str]]) -> list[Future[str]]:

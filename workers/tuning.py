@@ -131,7 +131,7 @@ def plan_on_boards(
 def tune(plan: TuningPlan, store: Store, listener: ProgressListener) -> TuneReport:
     """Tunes what was planned and stores every trial. Raises BoardError and DatabaseError."""
     job_id = submit_tuning(plan, store)
-    withdraw_unusable(store, plan.model, emulated=plan.boards.emulated)
+    withdraw_unusable(store, plan.model.keys, emulated=plan.boards.emulated)
     nothing_left = _nothing_left(store, job_id)
     if nothing_left is not None:
         run = RunSummary(0, 0.0, nothing_left)

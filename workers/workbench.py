@@ -6,7 +6,7 @@ import logging
 import os
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -66,8 +66,39 @@ def open_workbench(
     Raises BoardError when no board can be had, and TunebookError when this machine cannot build.
     """
     with (
+        open_build_pool(settings) as builds,
+        workbench_on(builds, store, target, board, settings, clock) as bench,
+    ):
+        try:
+            yield bench
+        except BaseException:
+            # What other threads wait for ends too, or they would go on to their last trial.
+            builds.close()
+            bench.measurer.close()
+            raise
+
+
+@contextmanager
+def open_build_pool(settings: WorkerSettings) -> Iterator[BuildPool]:
+    """Build processes with a folder of their own, both gone on leaving."""
+    with (
         tempfile.TemporaryDirectory(prefix="tunebook-") as folder,
         BuildPool(settings.processes, settings.compile_timeout, Path(folder)) as builds,
+    ):
+        yield builds
+
+
+@contextmanager
+def workbench_on(
+    builds: BuildPool,
+    store: Store,
+    target: Target,
+    board: BoardAddress,
+    settings: WorkerSettings,
+    clock: PhaseClock,
+) -> Iterator[Workbench]:
+    """A workbench with build processes that others may use too; see `open_workbench`."""
+    with (
         Measurer(
             board,
             num_cores=target.num_cores,
@@ -75,17 +106,12 @@ def open_workbench(
             run_timeout=settings.run_timeout,
         ) as measurer,
         QuietMachine(measures_here=board.shares_host) as machine,
+        closing(Programs(store, builds)) as programs,
     ):
-        bench = Workbench(board, builds, measurer, machine, Programs(store, builds), clock)
+        bench = Workbench(board, builds, measurer, machine, programs, clock)
         with machine.measuring():
             measurer.peak = _peak(store, target, bench)
-        try:
-            yield bench
-        except BaseException:
-            # What other threads wait for ends too, or they would go on to their last trial.
-            builds.close()
-            measurer.close()
-            raise
+        yield bench
 
 
 def _peak(store: Store, target: Target, bench: Workbench) -> BoardPeak | None:

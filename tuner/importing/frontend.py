@@ -17,12 +17,13 @@ def read_model(
     shapes: Mapping[str, tuple[int, ...]] | None = None,
     *,
     trust_pickles: bool = False,
+    external_data: bool = True,
 ) -> ImportedModel:
     """Reads an ONNX file, or a `.pt2` file of torch.export, with the input shapes fixed.
 
     Reading a `.pt2` file unpickles it, which runs what it says: only with `trust_pickles`, which
-    only a local command line may set. Raises ModelError, and UsageError for shapes that do not
-    fit the model.
+    only a local command line may set. Without `external_data` an ONNX file must hold all its
+    tensors itself. Raises ModelError, and UsageError for shapes that do not fit the model.
     """
     path = Path(path)
     _require_file(path)
@@ -33,7 +34,7 @@ def read_model(
                 f"that you trust, reads it"
             )
         return read_torch_model(path, shapes or {})
-    return read_onnx_model(path, shapes or {})
+    return read_onnx_model(path, shapes or {}, external_data=external_data)
 
 
 def _require_file(path: Path) -> None:

@@ -17,13 +17,16 @@ from tunebook.tuner.one_line import one_line
 _CHUNK = 1 << 20
 
 
-def load_onnx(path: Path) -> tuple[Any, str]:
-    """The model with its external data, and the SHA-256 over both. Raises ModelError.
+def load_onnx(path: Path, *, external_data: bool = True) -> tuple[Any, str]:
+    """The model with its external data, and the SHA-256 over both. Raises ModelError, also for a
+    model that has external data where that is not let in.
 
     Without external data the digest is that of the file; with it, of the file and then of each
     data file in the order of their names.
     """
     model = _parse(path)
+    if not external_data:
+        _refuse_external_data(model, path)
     data_files = _external_files(model, path)
     digest = hashlib.sha256()
     for one in (path, *data_files):
@@ -74,6 +77,15 @@ def _load_external_data(model: Any, path: Path) -> None:
         onnx.load_external_data_for_model(model, str(path.parent))
     except Exception as error:
         raise ModelError(f"{path}: its external data cannot be read: {one_line(error)}") from error
+
+
+def _refuse_external_data(model: Any, path: Path) -> None:
+    for tensor in _tensors(model):
+        if tensor.data_location == onnx.TensorProto.EXTERNAL:
+            raise ModelError(
+                f"{path}: tensor {tensor.name!r} lies in a file of its own, which is not let in "
+                f"here; save the model with all its data in one file"
+            )
 
 
 def _external_files(model: Any, path: Path) -> list[Path]:

@@ -25,9 +25,11 @@ _NO_NUMBERS = {
 }
 
 
-def read_onnx_model(path: Path, shapes: Mapping[str, tuple[int, ...]]) -> ImportedModel:
+def read_onnx_model(
+    path: Path, shapes: Mapping[str, tuple[int, ...]], *, external_data: bool = True
+) -> ImportedModel:
     """Imports an ONNX file. Raises ModelError, and UsageError for shapes that do not fit."""
-    model, digest = load_onnx(path)
+    model, digest = load_onnx(path, external_data=external_data)
     fixed = _fix_shapes(model, shapes, path)
     fix_inputs(model, fixed)
     specs = _specs(model, fixed, path)

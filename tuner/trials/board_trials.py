@@ -107,6 +107,10 @@ class BoardTrials:
             return outcome
         return self._with_board(outcome, session, job, began)
 
+    def give_board_back(self) -> None:
+        """Ends the session, if there is one; the next trial opens another."""
+        self._drop_session()
+
     # --- the session -------------------------------------------------------------------------
 
     def _session_for(self, settings: BoardSettings, limit: float | None = None) -> BoardSession:

@@ -74,7 +74,7 @@ class _Builder:
 
 
 class BuildPool:
-    """Builds libraries in `workers` processes, each build within `time_limit` seconds.
+    """Builds libraries in `workers` processes (`size`), each build within `time_limit` seconds.
 
     Libraries are written into `folder`, which is made if need be; they are the caller's to remove.
     A build that takes too long is a `compile-timeout`, one that ends its process a `build` failure
@@ -84,6 +84,7 @@ class BuildPool:
     def __init__(self, workers: int, time_limit: float, folder: Path) -> None:
         if workers < 1:
             raise ValueError(f"a pool needs at least one build process, not {workers}")
+        self.size = workers
         self._time_limit = time_limit
         self.folder = folder.absolute()
         self.folder.mkdir(parents=True, exist_ok=True)

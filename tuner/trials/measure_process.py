@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tunebook.tuner.child_process import Answer, Handler, serve_parent
-from tunebook.tuner.trials.trials import MeasuringJob
+from tunebook.tuner.trials.trials import GiveBoardBack, MeasuringJob
 from tunebook.tuner.tvm_compat import check_versions
 
 
@@ -14,8 +14,11 @@ def _start() -> Handler:
 
     trials = BoardTrials()
 
-    def handle(job: MeasuringJob, answer: Answer) -> None:
-        answer(trials.carry_out(job, answer))
+    def handle(job: MeasuringJob | GiveBoardBack, answer: Answer) -> None:
+        if isinstance(job, GiveBoardBack):
+            trials.give_board_back()
+        else:
+            answer(trials.carry_out(job, answer))
 
     return handle
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import tempfile
 import threading
 import time
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
@@ -22,6 +23,7 @@ from tunebook.tuner.trials.trials import (
     BoardAddress,
     BoardSettings,
     BuiltLibrary,
+    GiveBoardBack,
     MeasureJob,
     MeasuringJob,
     NoBoard,
@@ -114,6 +116,12 @@ class Measurer:
         if isinstance(outcome, VerificationResult):
             return outcome
         return VerificationResult(False, outcome.text, ErrorClass.BOARD_LOST)
+
+    def give_board_back(self) -> None:
+        """Lets others have the board until the next trial, after the one in hand."""
+        with self._lock, suppress(ChildDiedError):
+            if self._child is not None:
+                self._child.send(GiveBoardBack())
 
     def close(self) -> None:
         """Gives the board back and ends the process, and with it a trial. May be called twice."""

@@ -137,6 +137,11 @@ MeasuringJob = MeasureJob | VerifyJob
 
 
 @dataclass(frozen=True)
+class GiveBoardBack:
+    """Asks a measuring process to end its session; it is not answered."""
+
+
+@dataclass(frozen=True)
 class TrialStarted:
     """A measuring process has a board; it answers before the session's `seconds_left` are over."""
 

@@ -1,0 +1,127 @@
+"""`tunebook worker`: serves a coordinator's jobs with the boards of this machine, or others."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from tunebook.cache.errors import ExitCode
+from tunebook.service.commands.durations import parse_duration
+from tunebook.service.commands.mending import DATABASE_VARIABLE
+from tunebook.service.commands.options import BoardTimeout, DatabaseUrl, Tracker, open_store
+
+if TYPE_CHECKING:
+    from tunebook.workers.model_fetching import ModelSource
+
+_TOKEN_VARIABLE = "TUNEBOOK_TOKEN"
+_GIBIBYTE = 2**30
+_SIGNALS = (signal.SIGTERM, signal.SIGINT)
+
+
+def worker(
+    models: Annotated[
+        str | None,
+        typer.Option(
+            "--models",
+            metavar="FOLDER|URL",
+            help="Where the coordinator keeps models: the same folder or object storage, or its "
+            f"own address (a token of role worker in {_TOKEN_VARIABLE}). Default: in your data "
+            "folder.",
+        ),
+    ] = None,
+    boards: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--boards",
+            metavar="CLASS[@HOST:PORT]",
+            help="Boards to serve, at their tracker; 'local' is this machine, 'emulated-aarch64' "
+            "an emulated one; repeatable. Default: this machine, and the emulated board where it "
+            "is installed.",
+        ),
+    ] = None,
+    tracker: Tracker = None,
+    board_timeout: BoardTimeout = "60s",
+    import_time: Annotated[
+        str, typer.Option("--import-time", help="How long opening one model may take: 90s, 10m.")
+    ] = "10m",
+    import_memory: Annotated[
+        float,
+        typer.Option("--import-memory", min=0.05, help="GiB of memory that opening it may take."),
+    ] = 8.0,
+    seed: Annotated[int, typer.Option("--seed", help="Makes the search repeatable.")] = 0,
+    name: Annotated[
+        str | None, typer.Option("--name", help="Its name. Default: made of host and process.")
+    ] = None,
+    db: DatabaseUrl = None,
+    until_input_ends: Annotated[bool, typer.Option("--until-input-ends", hidden=True)] = False,
+) -> int:
+    """Serve submitted jobs until stopped: split their models, recover, search and measure."""
+    timeout, seconds = parse_duration(board_timeout), parse_duration(import_time)
+
+    # Only here: `tunebook --help` should not wait for TVM.
+    from tunebook.service.logs import log_as_json
+    from tunebook.workers.board_classes import board_classes
+    from tunebook.workers.fleet_worker import FleetSettings, run_fleet_worker
+    from tunebook.workers.untrusted_models import SplitLimits
+    from tunebook.workers.workbench import WorkerSettings
+
+    classes = board_classes(boards or [], tracker)
+    settings = FleetSettings(
+        WorkerSettings.for_this_machine(board_timeout=timeout, seed=seed),
+        SplitLimits(memory=int(import_memory * _GIBIBYTE), seconds=seconds),
+    )
+    with open_store(db) as store, _stop_when_told(until_input_ends) as stop:
+        source = _model_source(models)
+        _forget_secrets()
+        log_as_json()
+        # What a search tells of each of its steps is for those who change it.
+        logging.getLogger("tvm").setLevel(logging.WARNING)
+        ended = run_fleet_worker(store, source, classes, settings, stop=stop, name=name)
+    if not ended:
+        # A thread is in native code that nothing else stops; all that it held was given back.
+        logging.shutdown()
+        sys.stderr.flush()
+        os._exit(ExitCode.OK)
+    return ExitCode.OK
+
+
+def _model_source(models: str | None) -> ModelSource:
+    if models is not None and models.startswith(("http://", "https://")):
+        raise NotImplementedError
+    from tunebook.cache.model_files import ModelFiles
+
+    return ModelFiles(models)
+
+
+def _forget_secrets() -> None:
+    """The processes that open models and build what was found in traces have no use for them."""
+    for variable in (DATABASE_VARIABLE, _TOKEN_VARIABLE):
+        os.environ.pop(variable, None)
+
+
+@contextmanager
+def _stop_when_told(until_input_ends: bool) -> Iterator[threading.Event]:
+    """An event that is set by SIGTERM and Ctrl-C, or when whoever holds our input is gone."""
+    stop = threading.Event()
+    before = {number: signal.signal(number, lambda *_: stop.set()) for number in _SIGNALS}
+    if until_input_ends:
+        threading.Thread(target=_follow_input, args=(stop,), daemon=True).start()
+    try:
+        yield stop
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _follow_input(stop: threading.Event) -> None:
+    while os.read(sys.stdin.fileno(), 1024):
+        pass
+    stop.set()

@@ -1,0 +1,315 @@
+"""Submitted jobs and the workers that serve them: real processes, real boards, a real database."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import signal
+import subprocess
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+from sqlalchemy import create_engine, text
+
+from tunebook.cache.model_files import ModelFiles
+from tunebook.cache.store import LEASE_SECONDS, Store
+from tunebook.cache.submissions import BudgetLimits, Job, JobRequest, JobState
+from tunebook.tuner.llvm_targets import host_target
+
+pytestmark = pytest.mark.slow
+
+Eventually = Callable[..., None]
+TARGET = str(host_target())
+LAB = "lab"
+# More than any of these tests waits for.
+MANY_TRIALS = 5000
+ENDED = (JobState.DONE, JobState.FAILED, JobState.CANCELLED)
+
+
+@dataclass(frozen=True)
+class Place:
+    """A coordinator's database and models, and processes that work on them."""
+
+    folder: Path
+    store: Store
+    models: ModelFiles
+    command: list[str]
+    processes: list[subprocess.Popen[bytes]]
+    eventually: Eventually
+
+    @property
+    def database(self) -> Path:
+        return self.folder / "tunebook.db"
+
+    def start_worker(self, *options: str, name: str = "worker") -> subprocess.Popen[bytes]:
+        """A worker that is there, for the boards of these options."""
+        arguments = [
+            *(*self.command, "worker", "--db", str(self.database), "--name", name),
+            *("--models", str(self.folder / "models"), *options),
+        ]
+        with (self.folder / f"{name}.log").open("ab") as log:
+            process = subprocess.Popen(arguments, stdout=log, stderr=log, start_new_session=True)
+        self.processes.append(process)
+        self.eventually(lambda: name in self.worker_names(), f"the worker {name} is there")
+        return process
+
+    def worker_names(self) -> set[str]:
+        return {worker.name for worker in self.store.fleet.workers()}
+
+    def submit(
+        self, model: bytes, limits: BudgetLimits, board_class: str = "local", name: str = "a.onnx"
+    ) -> int:
+        digest = hashlib.sha256(model).hexdigest()
+        if not self.models.exists(digest):
+            with self.models.upload(digest) as upload:
+                upload.write(model)
+                upload.finish()
+        request = JobRequest(digest, "", TARGET, board_class, name=name)
+        return self.store.queue.submit(request, limits).job_id
+
+    def job(self, job_id: int) -> Job:
+        return self.store.queue.job(job_id)
+
+    def ended(self, job_id: int) -> Job:
+        """The job once it has ended."""
+        self.eventually(lambda: self.job(job_id).state in ENDED, f"job {job_id} ended", 120)
+        return self.job(job_id)
+
+    def rows(self, query: str, **values: Any) -> list[tuple[Any, ...]]:
+        engine = create_engine(f"sqlite:///{self.database}")
+        try:
+            with engine.connect() as connection:
+                return [tuple(row) for row in connection.execute(text(query), values)]
+        finally:
+            engine.dispose()
+
+    def measured(self, job_id: int) -> int:
+        """Trials of the job's open rounds that have their result."""
+        query = (
+            "SELECT count(slots.record_id) FROM slots JOIN rounds ON rounds.id = slots.round_id "
+            "WHERE rounds.job_id = :job AND rounds.state = 'open'"
+        )
+        return int(self.rows(query, job=job_id)[0][0])
+
+    def unmeasured(self, job_id: int) -> int:
+        """Candidates of the job's open rounds that are being built, or wait for the board."""
+        query = (
+            "SELECT count(*) FROM slots JOIN rounds ON rounds.id = slots.round_id "
+            "WHERE rounds.job_id = :job AND rounds.state = 'open' AND slots.record_id IS NULL"
+        )
+        return int(self.rows(query, job=job_id)[0][0])
+
+    def holders(self, job_id: int) -> list[tuple[Any, ...]]:
+        """The open rounds of a job that somebody holds: who, and the claim's number."""
+        query = (
+            "SELECT worker, epoch FROM rounds "
+            "WHERE job_id = :job AND state = 'open' AND worker IS NOT NULL"
+        )
+        return self.rows(query, job=job_id)
+
+
+@contextlib.contextmanager
+def place_in(folder: Path, command: list[str], eventually: Eventually) -> Iterator[Place]:
+    processes: list[subprocess.Popen[bytes]] = []
+    with Store.open(str(folder / "tunebook.db")) as store:
+        models = ModelFiles(str(folder / "models"))
+        try:
+            yield Place(folder, store, models, command, processes, eventually)
+        finally:
+            for process in processes:
+                process.terminate()
+            for process in processes:
+                process.wait(60)
+
+
+@pytest.fixture(scope="module")
+def served(
+    tmp_path_factory: pytest.TempPathFactory, command: list[str], eventually: Eventually
+) -> Iterator[Place]:
+    """A place with one worker, which has this machine as its board."""
+    with place_in(tmp_path_factory.mktemp("served"), command, eventually) as place:
+        place.start_worker("--boards", "local")
+        yield place
+
+
+@pytest.fixture
+def unserved(tmp_path: Path, command: list[str], eventually: Eventually) -> Iterator[Place]:
+    """A place without workers."""
+    with place_in(tmp_path, command, eventually) as place:
+        yield place
+
+
+@pytest.fixture(scope="module")
+def model(
+    onnx_models: ModuleType, tmp_path_factory: pytest.TempPathFactory
+) -> Callable[[int], bytes]:
+    """The file of a model of one task, another task for each batch size."""
+    folder = tmp_path_factory.mktemp("models")
+
+    def make(batch: int) -> bytes:
+        made = onnx_models.scaled_convolution(batch=batch)
+        saved: Path = onnx_models.save(folder / f"{batch}.onnx", made)
+        return saved.read_bytes()
+
+    return make
+
+
+def test_a_job_whose_model_cannot_be_imported_fails_with_the_reason_and_a_log(
+    served: Place, onnx_models: ModuleType, tmp_path: Path
+) -> None:
+    path = onnx_models.save(tmp_path / "model.onnx", onnx_models.with_unsupported_operators())
+    job = served.ended(served.submit(path.read_bytes(), BudgetLimits(trials=8), name="night 7"))
+    assert job.state is JobState.FAILED
+    assert job.reason.startswith("night 7: ")
+    assert "operators" in job.reason
+    assert "\n" not in job.reason
+    assert "Traceback" in job.log
+
+
+def test_a_budget_of_one_trial_is_one_trial(served: Place, model: Callable[[int], bytes]) -> None:
+    job = served.ended(served.submit(model(1), BudgetLimits(trials=1)))
+    assert (job.state, job.reason) == (JobState.DONE, "trials")
+    assert (job.budget.trials_spent, job.budget.trials_granted) == (1, 1)
+    (task,) = served.store.task_states(job.id)
+    assert task.trials == 1
+    assert task.untuned_seconds is not None
+
+
+def test_two_jobs_for_the_same_model_and_target_are_measured_once(
+    served: Place, model: Callable[[int], bytes]
+) -> None:
+    trials = 6
+    jobs = [served.submit(model(2), BudgetLimits(trials=trials)) for _ in range(2)]
+    first, second = (served.ended(job) for job in jobs)
+    assert [first.state, second.state] == [JobState.DONE, JobState.DONE]
+    assert first.budget.id == second.budget.id
+    assert first.budget.trials_spent == trials
+    (mine,), (theirs,) = (served.store.task_states(job) for job in jobs)
+    assert mine.key == theirs.key
+    assert mine.trials == theirs.trials == trials
+    assert mine.served_seconds is not None
+
+
+@pytest.mark.parametrize("phase", ["build", "run"])
+def test_a_cancelled_job_is_left_within_its_round_and_keeps_what_was_measured(
+    phase: str, served: Place, model: Callable[[int], bytes], eventually: Eventually
+) -> None:
+    job_id = served.submit(model({"build": 3, "run": 4}[phase]), BudgetLimits(trials=MANY_TRIALS))
+    if phase == "build":
+        eventually(
+            lambda: served.unmeasured(job_id) > 0 and served.measured(job_id) == 0,
+            "candidates are built of which none was measured",
+        )
+    else:
+        eventually(lambda: served.measured(job_id) > 0, "candidates are measured")
+    served.store.queue.cancel(job_id)
+    spent = served.job(job_id).budget.trials_spent
+    after = served.ended(served.submit(model(5), BudgetLimits(trials=1)))
+    job = served.job(job_id)
+    assert after.state is JobState.DONE, "the worker went on with other jobs"
+    assert (job.state, job.reason) == (JobState.CANCELLED, "cancelled")
+    assert job.budget.trials_granted == job.budget.trials_spent
+    # One can have been on the board.
+    assert job.budget.trials_spent <= spent + 1
+    assert served.store.task_states(job_id)[0].trials == job.budget.trials_spent
+
+
+def test_a_deadline_ends_a_job_within_its_round(
+    served: Place, model: Callable[[int], bytes]
+) -> None:
+    deadline = datetime.now(timezone.utc) + timedelta(seconds=10)
+    job = served.ended(served.submit(model(6), BudgetLimits(deadline=deadline)))
+    assert (job.state, job.reason) == (JobState.DONE, "deadline")
+    assert job.budget.trials_granted == job.budget.trials_spent > 0
+    assert served.holders(job.id) == []
+
+
+def test_seconds_of_a_budget_count_while_it_is_worked_for(
+    served: Place, model: Callable[[int], bytes]
+) -> None:
+    job = served.ended(served.submit(model(7), BudgetLimits(seconds=4)))
+    assert (job.state, job.reason) == (JobState.DONE, "time")
+    assert job.budget.used_seconds >= 4
+    assert job.budget.trials_granted == job.budget.trials_spent
+
+
+def test_a_job_for_boards_that_nobody_serves_waits_and_says_so_until_somebody_does(
+    unserved: Place, model: Callable[[int], bytes], eventually: Eventually
+) -> None:
+    from tunebook.workers.board_supervisor import BoardSupervisor
+    from tunebook.workers.local_board import host_agent
+    from tunebook.workers.tracker import running_tracker
+
+    job_id = unserved.submit(model(1), BudgetLimits(trials=2), board_class=LAB)
+    waiting = unserved.job(job_id)
+    assert (waiting.state, waiting.waiting_for) == (JobState.WAITING, LAB)
+    assert LAB in waiting.reason
+    with running_tracker() as tracker:
+        unserved.start_worker("--boards", f"{LAB}@{tracker}")
+        eventually(lambda: unserved.job(job_id).model_id is not None, "its model was split")
+        assert unserved.job(job_id).state is JobState.WAITING, "a worker without boards splits only"
+        with BoardSupervisor(host_agent(1), tracker, LAB):
+            job = unserved.ended(job_id)
+    assert (job.state, job.reason) == (JobState.DONE, "trials")
+    states = [
+        event.data["state"]
+        for event in unserved.store.queue.events(job_id)
+        if event.kind == "state"
+    ]
+    assert JobState.WAITING.value in states
+    assert states[-1] == JobState.DONE.value
+
+
+def test_the_round_of_a_worker_that_was_killed_is_another_ones_within_the_lease(
+    unserved: Place, model: Callable[[int], bytes], eventually: Eventually
+) -> None:
+    first = unserved.start_worker("--boards", "local", name="first")
+    job_id = unserved.submit(model(1), BudgetLimits(trials=MANY_TRIALS))
+    eventually(lambda: unserved.measured(job_id) > 0, "candidates are measured")
+    # The only task's only round is held by the first, so the second has nothing to do.
+    second = unserved.start_worker("--boards", "local", name="second")
+    eventually(lambda: unserved.measured(job_id) > 0, "candidates are measured")
+    first.kill()
+    before = _records(unserved)
+    eventually(
+        lambda: any(worker == "second" for worker, _ in unserved.holders(job_id)),
+        "the second worker has the round",
+        LEASE_SECONDS + 2,
+    )
+    eventually(lambda: len(_records(unserved)) > len(before), "it goes on with it")
+    second.send_signal(signal.SIGTERM)
+    assert second.wait(60) == 0
+    after = _records(unserved)
+    assert after[: len(before)] == before
+    assert len({module for _, module in after}) == len(after), "nothing is measured twice"
+    assert unserved.job(job_id).budget.trials_spent == len(after)
+
+
+def test_a_worker_that_is_told_to_stop_gives_back_what_it_holds(
+    unserved: Place, model: Callable[[int], bytes], eventually: Eventually
+) -> None:
+    worker = unserved.start_worker("--boards", "local")
+    job_id = unserved.submit(model(1), BudgetLimits(trials=MANY_TRIALS))
+    eventually(lambda: unserved.measured(job_id) > 0, "candidates are measured")
+    worker.send_signal(signal.SIGTERM)
+    assert worker.wait(60) == 0
+    assert unserved.worker_names() == set()
+    assert unserved.holders(job_id) == []
+    assert unserved.job(job_id).budget.trials_spent == len(_records(unserved))
+    assert _alive_in_session(worker.pid) == []
+
+
+def _records(place: Place) -> list[tuple[Any, ...]]:
+    return place.rows("SELECT id, module_hash FROM records ORDER BY id")
+
+
+def _alive_in_session(leader: int) -> list[int]:
+    import psutil
+
+    return [one.pid for one in psutil.process_iter() if os.getsid(one.pid) == leader]

@@ -1,0 +1,82 @@
+"""The coordinator's own workers: real processes, which are killed and come again."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+from collections.abc import Callable
+from pathlib import Path
+
+import psutil
+import pytest
+
+from tunebook.cache.store import Store
+from tunebook.service.api.embedded_worker import EmbeddedWorkers, RestartPauses
+
+pytestmark = pytest.mark.slow
+
+Eventually = Callable[..., None]
+AT_ONCE = RestartPauses(first=0.1, longest=0.1)
+
+
+def test_a_worker_that_dies_is_started_again_and_leaves_with_the_coordinator(
+    store: Store,
+    database: str,
+    tmp_path: Path,
+    eventually: Eventually,
+    is_gone: Callable[[int], bool],
+) -> None:
+    workers = EmbeddedWorkers(
+        1, db=database, models=str(tmp_path), boards="local", tracker=None, pauses=AT_ONCE
+    )
+    assert workers.fault() is not None
+    workers.start()
+    try:
+        eventually(lambda: store.fleet.serves("local"), "it serves this machine")
+        (first,) = workers.process_ids
+        assert workers.fault() is None
+        os.kill(first, signal.SIGKILL)
+        eventually(lambda: workers.process_ids not in ((), (first,)), "another was started")
+        eventually(lambda: store.fleet.serves("local"), "it serves this machine again")
+        (second,) = workers.process_ids
+    finally:
+        workers.stop()
+    workers.stop()
+    assert is_gone(second)
+    assert store.fleet.workers() == ()
+
+
+def test_a_worker_that_cannot_work_is_a_fault_with_its_exit_code(
+    tmp_path: Path, eventually: Eventually
+) -> None:
+    workers = EmbeddedWorkers(
+        1, db=str(tmp_path / "no" / "folder" / "tunebook.db"), models=str(tmp_path), tracker=None
+    )
+    workers.start()
+    try:
+        eventually(lambda: "exit code" in (workers.fault() or ""), "its end is told")
+    finally:
+        workers.stop()
+
+
+def test_a_worker_leaves_when_the_coordinator_is_killed(
+    store: Store, database: str, tmp_path: Path, eventually: Eventually
+) -> None:
+    program = f"""
+        import time
+        from tunebook.service.api.embedded_worker import EmbeddedWorkers
+        EmbeddedWorkers(1, db={database!r}, models={str(tmp_path)!r}, boards="local").start()
+        time.sleep(600)
+    """
+    coordinator = subprocess.Popen([sys.executable, "-c", textwrap.dedent(program)])
+    try:
+        eventually(lambda: store.fleet.serves("local"), "it serves this machine")
+        (worker,) = psutil.Process(coordinator.pid).children()
+    finally:
+        coordinator.kill()
+        coordinator.wait()
+    eventually(lambda: not worker.is_running(), "it left")
+    assert store.fleet.workers() == ()
