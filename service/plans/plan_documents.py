@@ -16,8 +16,8 @@ from pydantic import (
 
 from tunebook.cache.submissions import BudgetLimits
 
+MOST_JOBS = 2_000
 _MOST_TRIALS = 999_999_999
-_MOST_JOBS = 2_000
 _ONE_LINE = r"^[^\x00-\x1f\x7f]*$"
 _EXAMPLE_TARGET = "llvm -mtriple=aarch64-linux-gnu -mcpu=cortex-a76 -num-cores=4"
 
@@ -101,7 +101,7 @@ class PlanSubmission(BaseModel):
         },
     )
 
-    jobs: Annotated[list[PlanJobSubmission], Field(min_length=1, max_length=_MOST_JOBS)]
+    jobs: Annotated[list[PlanJobSubmission], Field(min_length=1, max_length=MOST_JOBS)]
     budget: PlanLimits = PlanLimits()
     trials_per_job: Trials | None = None
     trials_per_task: Trials = 256

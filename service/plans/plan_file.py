@@ -8,7 +8,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from tunebook.cache.errors import ModelError, UsageError
 from tunebook.service.commands.model_digest import file_digest
@@ -16,6 +16,7 @@ from tunebook.service.nights.night_fields import Seconds
 from tunebook.service.nights.night_file import NightBudget, NightFile, read_night
 from tunebook.service.nights.night_targets import HOST, target_text
 from tunebook.service.plans.plan_documents import (
+    MOST_JOBS,
     BoardClass,
     PlanJobSubmission,
     PlanLimits,
@@ -28,7 +29,7 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
-_Count = Annotated[int, Field(strict=True, ge=1, le=2_000)]
+_Count = Annotated[int, Field(strict=True, ge=1, le=MOST_JOBS)]
 
 
 class NumbersFile(BaseModel):
@@ -44,6 +45,14 @@ class NumbersFile(BaseModel):
     board_class: BoardClass = "local"
     boards: _Count | None = None
     budget: NightBudget
+
+    @model_validator(mode="after")
+    def _can_be_counted(self) -> NumbersFile:
+        if self.models * self.targets > MOST_JOBS:
+            raise ValueError(
+                f"{self.models} models on {self.targets} targets are more than {MOST_JOBS:,} jobs"
+            )
+        return self
 
     def jobs(self) -> Iterator[PlanJobSubmission]:
         for model in range(1, self.models + 1):

