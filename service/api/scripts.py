@@ -11,6 +11,7 @@ from anyio import CapacityLimiter, to_thread
 from tunebook.cache.catalogue import DetailedRecord
 from tunebook.cache.errors import TunebookError
 from tunebook.cache.store import Store
+from tunebook.cache.traces import check_trace
 from tunebook.tuner.interchange.foreign_programs import (
     ForeignPrograms,
     Refused,
@@ -68,6 +69,7 @@ class Scripts:
     def _make(self, record: DetailedRecord) -> ScriptAnswer:
         key = record.listed.key
         try:
+            check_trace(record.trace)
             tir = self._store.workload(key.workload).tir
             with ForeignPrograms(processes=1) as programs:
                 (answer,) = programs.answers([ShowScheduled(tir, record.trace)])
