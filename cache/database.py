@@ -163,7 +163,10 @@ class Database:
             self._engine.dispose()
 
     def check_reachable(self) -> None:
-        """Raises DatabaseError where it does not answer."""
+        """Raises DatabaseError where it does not answer, or is a file that is gone."""
+        if self.is_file and not Path(self.name).exists():
+            # Connections that are open would go on in a file that nobody else sees.
+            raise DatabaseError(f"the database {self.name} is gone; restore it, then start again")
         with self.reading() as session:
             session.execute(select(1))
 

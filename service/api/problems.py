@@ -13,6 +13,7 @@ from fastapi.exceptions import RequestValidationError
 from pydantic import BaseModel
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
+from starlette.routing import Match
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from tunebook.cache.errors import DatabaseError, TunebookError
@@ -22,6 +23,7 @@ logger = logging.getLogger(__name__)
 
 MEDIA_TYPE = "application/problem+json"
 _SHOWN_ERRORS = 20
+_METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE")
 _LONGEST_DETAIL = 1_000
 _BY_STATUS = {
     400: "bad-request",
@@ -162,19 +164,20 @@ class ProblemBoundary:
 
         try:
             await self._app(scope, receive, watched_send)
-        except Problem as problem:
+        except Exception as error:
+            problem = _problem_of_any(error, scope)
             if started:
+                # Half an answer is there already: all that is left is to break it off.
                 raise
             await problem.response(scope)(scope, receive, send)
-        except TunebookError as error:
-            if started:
-                raise
-            await problem_of(error).response(scope)(scope, receive, send)
-        except Exception:
-            problem = _incident(scope)
-            if started:
-                raise
-            await problem.response(scope)(scope, receive, send)
+
+
+def _problem_of_any(error: Exception, scope: Scope) -> Problem:
+    if isinstance(error, Problem):
+        return error
+    if isinstance(error, TunebookError):
+        return problem_of(error)
+    return _incident(scope)
 
 
 def _incident(scope: Scope) -> Problem:
@@ -211,4 +214,19 @@ def _http_problem(request: Request, error: HTTPException) -> Problem:
         "not-found": f"there is nothing at {path}; /api/v1/openapi.json lists the addresses",
         "method-not-allowed": f"{method} cannot be done to {path}",
     }
-    return Problem(kind, details.get(kind, str(error.detail)), headers=error.headers)
+    headers = dict(error.headers or {})
+    if kind == "method-not-allowed":
+        headers["Allow"] = ", ".join(_allowed_methods(request))
+    return Problem(kind, details.get(kind, str(error.detail)), headers=headers)
+
+
+def _allowed_methods(request: Request) -> list[str]:
+    """What may be done to an address by any route; the router names only those of one."""
+    return [
+        method
+        for method in _METHODS
+        if any(
+            route.matches({**request.scope, "method": method})[0] is Match.FULL
+            for route in request.app.routes
+        )
+    ]

@@ -8,6 +8,7 @@ without being asked by us first, their content type: these three are checked.
 from __future__ import annotations
 
 import ipaddress
+import re
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -17,6 +18,7 @@ from tunebook.service.api.settings import Settings
 
 _SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 _REMEMBERED_HOSTS = 256
+_HOST = re.compile(r"(?P<name>\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(:[0-9]*)?")
 _JSON = "application/json"
 _BINARY = "application/octet-stream"
 # Everything else takes JSON. No plain form of a page can send either.
@@ -104,7 +106,8 @@ class ForeignRequests:
     def _is_ours(self, host: bytes) -> bool:
         known = self._checked.get(host)
         if known is None:
-            known = self._may_be_called(_normal(_without_port(host.decode("latin-1"))))
+            parts = _HOST.fullmatch(host.decode("latin-1"))
+            known = parts is not None and self._may_be_called(_normal(parts["name"]))
             if len(self._checked) < _REMEMBERED_HOSTS:
                 self._checked[host] = known
         return known
@@ -115,12 +118,6 @@ class ForeignRequests:
 
 def _normal(name: str) -> str:
     return name.strip("[]").rstrip(".").lower()
-
-
-def _without_port(host: str) -> str:
-    if host.startswith("["):
-        return host.partition("]")[0] + "]"
-    return host.partition(":")[0]
 
 
 def _is_address(name: str) -> bool:
