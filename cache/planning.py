@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
+from typing import Any
 
 from sqlalchemy import Select, func, select
 from sqlalchemy.orm import Session
@@ -84,10 +85,9 @@ class Planning:
 
 
 def _measured_rates(session: Session) -> tuple[MeasuredRate, ...]:
-    board_seconds = {
-        (target_id, board_class): mean
-        for target_id, board_class, mean in session.execute(_newest_board_seconds())
-    }
+    board_seconds: dict[tuple[int, str], float] = {}
+    for target_id, board_class, mean in session.execute(_newest_board_seconds()):
+        board_seconds[target_id, board_class] = mean
     rates = session.execute(
         select(
             JobRow.board_class,
@@ -106,15 +106,15 @@ def _measured_rates(session: Session) -> tuple[MeasuredRate, ...]:
         MeasuredRate(
             board_class,
             text,
-            int(trials),
-            seconds / trials,
+            int(trials or 0),
+            (seconds or 0.0) / (trials or 1),
             board_seconds.get((target_id, board_class), 0.0),
         )
         for board_class, target_id, text, trials, seconds in rates
     )
 
 
-def _newest_board_seconds() -> Select[tuple[int, str, float]]:
+def _newest_board_seconds() -> Select[Any]:
     newest = (
         select(RecordRow.target_id, RecordRow.board_class, RecordRow.board_seconds)
         .order_by(RecordRow.id.desc())

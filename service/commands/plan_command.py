@@ -11,7 +11,13 @@ from pydantic import ValidationError
 from rich.table import Table
 
 from tunebook.cache.errors import ExitCode, UsageError
-from tunebook.service.commands.options import AsJson, DatabaseUrl, Server, open_store_if_any
+from tunebook.service.commands.options import (
+    AsJson,
+    DatabaseUrl,
+    Server,
+    chosen_server,
+    open_store_if_any,
+)
 from tunebook.service.commands.output import print_json, print_table, print_text, show_seconds
 from tunebook.service.plans.plan_documents import PlanDocument, PlanSubmission
 from tunebook.service.plans.plan_file import read_plan
@@ -105,13 +111,14 @@ def _boards(text: str) -> tuple[str, int]:
 def _forecast(
     submission: PlanSubmission, server: str | None, db: str | None, now: datetime
 ) -> PlanDocument:
-    if server is None:
+    asked = chosen_server(db, server)
+    if asked is None:
         with open_store_if_any(db) as store:
             return make_plan(store, submission, now)
     # Only here: without a server nobody needs its client.
     from tunebook.cache.client import Client
 
-    with Client(server) as client:
+    with Client(asked) as client:
         answer = client.request("POST", "/plans", submission.model_dump(mode="json"))
     return PlanDocument.model_validate(answer)
 
