@@ -45,7 +45,9 @@ class PlanLimits(BaseModel):
     trials: Trials | None = None
     seconds: Seconds | None = None
     board_seconds: Seconds | None = None
-    deadline: AwareDatetime | None = Field(None, description="ISO 8601 with an offset from UTC.")
+    deadline: AwareDatetime | None = Field(
+        default=None, description="ISO 8601 with an offset from UTC."
+    )
 
     def limits(self) -> BudgetLimits:
         return BudgetLimits(self.trials, self.seconds, self.board_seconds, self.deadline)
@@ -57,7 +59,7 @@ class PlanJobSubmission(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     model: Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")] | None = Field(
-        None, description="The SHA-256 of the model file, in lower-case hexadecimal."
+        default=None, description="The SHA-256 of the model file, in lower-case hexadecimal."
     )
     name: Annotated[str, StringConstraints(max_length=200, pattern=_ONE_LINE)] = Field(
         "", description="What people call the model."
@@ -106,7 +108,8 @@ class PlanSubmission(BaseModel):
     trials_per_job: Trials | None = None
     trials_per_task: Trials = 256
     seconds_per_trial: Seconds | None = Field(
-        None, description="In place of what was measured: of one board and the search for it."
+        default=None,
+        description="In place of what was measured: of one board and the search for it.",
     )
     boards: Annotated[
         dict[BoardClass, Annotated[int, Field(ge=1, le=10_000)]], Field(max_length=100)

@@ -76,7 +76,8 @@ def read_plan(path: Path, now: datetime) -> tuple[PlanSubmission, tuple[str, ...
 def _read(path: Path) -> dict[str, Any]:
     try:
         with path.open("rb") as file:
-            return tomllib.load(file)
+            loaded: dict[str, Any] = tomllib.load(file)
+            return loaded
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise UsageError(f"{path} is no TOML file: {error}") from None
     except OSError as error:

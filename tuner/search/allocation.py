@@ -109,7 +109,7 @@ def expected_best(task: TaskState, trials: int) -> float:
     """Seconds of a task's best schedule after so many further trials; it has one already."""
     assert task.best_seconds is not None
     share = task.trials / (task.trials + trials)
-    return task.best_seconds * share ** improvement_exponent(task)
+    return task.best_seconds * math.pow(share, improvement_exponent(task))
 
 
 def improvement_exponent(task: TaskState) -> float:
