@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import socket
 from contextlib import closing, suppress
 from pathlib import Path
@@ -12,8 +11,6 @@ import typer
 
 from tunebook.cache.errors import ExitCode, ServerError
 from tunebook.cache.store import Store
-from tunebook.cache.token_file import read_local_token, write_local_token
-from tunebook.cache.tokens import Role
 from tunebook.service.commands.options import Boards, DatabaseUrl, Tracker, open_store
 from tunebook.service.commands.output import print_text
 
@@ -22,10 +19,7 @@ if TYPE_CHECKING:
     from tunebook.service.api.settings import Settings
     from tunebook.service.api.worker_processes import WorkerProcesses
 
-logger = logging.getLogger(__name__)
-
 DEFAULT_PORT = 8470
-_LOCAL_TOKEN = "local command line"
 
 
 def serve(
@@ -101,19 +95,20 @@ def _run(
 ) -> None:
     """Runs the coordinator until SIGTERM or Ctrl-C. Raises ServerError when it cannot start."""
     from tunebook.service.api.app import create_app
+    from tunebook.service.api.local_token import leave_local_token
     from tunebook.service.api.server import make_server
     from tunebook.service.logs import log_as_json
 
     bound = listening.bind()
     port = bound.getsockname()[1]
-    log_as_json()
 
     def tell_started() -> None:
-        _leave_local_token(store, port)
+        leave_local_token(store.tokens, port)
         print_text(f"Tunebook is at {listening.url(port)}")
 
     with closing(bound):
         app = create_app(settings, store, workers=workers)
+        log_as_json()
         server = make_server(app, listening, app.state.stopping, tell_started)
         # The web server hands on a signal after it has followed it.
         with suppress(KeyboardInterrupt):
@@ -141,24 +136,3 @@ def _workers(
     from tunebook.service.api.embedded_worker import EmbeddedWorkers
 
     return EmbeddedWorkers(count, db=db, models=models, boards=boards, tracker=tracker)
-
-
-def _leave_local_token(store: Store, port: int) -> None:
-    """Leaves a token for the commands of this user on this machine; the one that lies there from
-    the last time is kept while it is good."""
-    lying = read_local_token(f"http://127.0.0.1:{port}")
-    if lying is not None:
-        known = store.tokens.authenticate(lying)
-        if known is not None and known.revoked_at is None and known.role is Role.ADMIN:
-            return
-    made = store.tokens.create(f"{_LOCAL_TOKEN} on {socket.gethostname()}"[:100], Role.ADMIN)
-    try:
-        path = write_local_token(port, made.secret)
-    except OSError as error:
-        store.tokens.revoke(made.token.id)
-        logger.warning(
-            "commands on this machine need TUNEBOOK_TOKEN: no token could be left for them",
-            extra={"error": str(error)},
-        )
-        return
-    logger.info("left a token for the local command line", extra={"file": str(path)})
