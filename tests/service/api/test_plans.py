@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
+from running_coordinator import running_coordinator
 
+from tunebook.cache.errors import ExitCode
+from tunebook.cache.fleet import ServedBoard
+from tunebook.cache.store import Store
 from tunebook.cache.tokens import Role
+from tunebook.service.cli import run
 
 TARGET = "llvm -mtriple=aarch64-linux-gnu -mcpu=cortex-a76 -num-cores=4"
 NIGHT = {
@@ -62,3 +69,25 @@ def test_a_plan_that_cannot_be_read_is_a_problem(
     answer = client.post("/api/v1/plans", json=body)
     assert problem_of(answer) == kind
     assert answer.status_code == 422
+
+
+def test_the_command_line_asks_a_coordinator_for_the_same_forecast(
+    store: Store,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    """Two boards are there, as only the coordinator knows."""
+    store.fleet.announce("w", [ServedBoard("local", f"pi-{n}", False, 4) for n in range(2)])
+    file = tmp_path / "plan.toml"
+    file.write_text(
+        'models = 40\ntargets = 5\ntrials = 1200\nseconds_per_trial = 0.3\n[budget]\ntime = "9h"\n'
+    )
+    with running_coordinator(store, role=Role.READ) as coordinator:
+        token = coordinator.headers["Authorization"].removeprefix("Bearer ")
+        monkeypatch.setenv("TUNEBOOK_TOKEN", token)
+        code = run(["plan", str(file), "--server", coordinator.url, "--json"])
+    document = json.loads(capfd.readouterr().out)
+    assert code == ExitCode.BUDGET
+    assert document["demand"]["seconds"] == pytest.approx(36_000)
+    assert document["remedies"]["boards"] == {"local": 3}
