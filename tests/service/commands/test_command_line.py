@@ -15,7 +15,7 @@ from tunebook.service import cli
 from tunebook.service.cli import run
 
 COMMANDS = [
-    *(["tune"], ["build"], ["lookup"], ["key"], ["target"], ["import"], ["export"], ["demo"]),
+    *([name] for name in "tune build lookup key target import export demo plan".split()),
     ["db", "upgrade"],
 ]
 
