@@ -15,7 +15,8 @@ from tunebook.service import cli
 from tunebook.service.cli import run
 
 COMMANDS = [
-    *([name] for name in "tune build lookup key target import export demo plan".split()),
+    *(["tune"], ["build"], ["lookup"], ["key"], ["target"], ["import"], ["export"], ["demo"]),
+    ["plan"],
     ["db", "upgrade"],
 ]
 
