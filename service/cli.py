@@ -34,6 +34,9 @@ from tunebook.service.commands import (
 from tunebook.service.commands.output import print_error, print_misses
 
 _TRACEBACK = "TUNEBOOK_TRACEBACK"
+_SERVING = frozenset(
+    {"fastapi", "starlette", "uvicorn", "jinja2", "fsspec", "prometheus_client", "multipart"}
+)
 
 app = typer.Typer(
     name="tunebook",
@@ -94,7 +97,7 @@ def run(arguments: Sequence[str]) -> int:
         package = (error.name or str(error)).partition(".")[0]
         print_error(
             f"the module {package} is not installed, which this command needs; "
-            f'run: pip install "tunebook[tune]"'
+            f'run: pip install "tunebook[{_extra_of(package)}]"'
         )
         return ExitCode.INCOMPATIBLE
     except OSError as error:
@@ -112,6 +115,11 @@ def run(arguments: Sequence[str]) -> int:
     if code == ExitCode.INTERRUPTED:
         print_error("stopped; what was measured is stored, run the same command to go on")
     return int(code or ExitCode.OK)
+
+
+def _extra_of(package: str) -> str:
+    """The extra that brings a package along."""
+    return "serve" if package in _SERVING else "tune"
 
 
 def _system_error(error: OSError) -> str:

@@ -36,6 +36,13 @@ HOMES = {
     "torch": {"tuner"},
     "typer": {"service"},
     "rich": {"service"},
+    "fastapi": {"service"},
+    "starlette": {"service"},
+    "uvicorn": {"service"},
+    "jinja2": {"service"},
+    "prometheus_client": {"service"},
+    "fsspec": {"cache"},
+    "httpx": {"cache", "service"},
 }
 # What a board runs, with nothing installed but the `board` extra.
 BOARD_SIDE = ("board_agent.py", "board_supervisor.py", "tracker.py", "child_processes.py")
@@ -125,6 +132,8 @@ def test_the_board_agent_stands_alone() -> None:
         "import tunebook.cache",
         "import tunebook.cache.store, tunebook.cache.keys, tunebook.cache.misses",
         "run('--help')",
+        "run('serve', '--help')",
+        "import tunebook.service.api.app",
         "run('db', 'upgrade', '--db', 'sqlite:///' + sys.argv[1])",
     ],
 )
