@@ -8,7 +8,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tunebook.cache.answers import SplitQuestion
-from tunebook.cache.errors import ModelError, ModelNotSplitError, UsageError
+from tunebook.cache.errors import (
+    ModelError,
+    ModelNotSplitError,
+    NotFoundError,
+    ServerError,
+    UsageError,
+)
 from tunebook.cache.misses import LookupAnswer
 from tunebook.cache.store import Store
 from tunebook.service.commands.model_digest import file_digest, is_digest
@@ -77,13 +83,19 @@ def _ask_by_digest(
     if isinstance(cache, Store):
         asked = SplitQuestion(model.digest, target, question.shapes, question.compiler)
         return cache.answers.of_model(asked, accept_emulated=question.accept_emulated).answer
-    return cache.lookup_model(
-        model.digest,
-        target,
-        shapes=question.shapes,
-        compiler=question.compiler,
-        accept_emulated=question.accept_emulated,
-    )
+    try:
+        return cache.lookup_model(
+            model.digest,
+            target,
+            shapes=question.shapes,
+            compiler=question.compiler,
+            accept_emulated=question.accept_emulated,
+        )
+    except NotFoundError as error:
+        # A coordinator has no such answer to a look-up: it is another version, or something else.
+        raise ServerError(
+            f"{cache.url} has no look-ups: {error}; check its address and version"
+        ) from None
 
 
 def _ask_by_keys(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import socket
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -124,3 +125,11 @@ def nights(store: Store, tmp_path: Path) -> Iterator[Nights]:
     settings: dict[str, Any] = {"models": str(tmp_path / "models")}
     with running_coordinator(store, **settings) as coordinator:
         yield Nights(tmp_path, coordinator)
+
+
+@pytest.fixture
+def free_port() -> int:
+    """A port at which nobody listens."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return int(free.getsockname()[1])

@@ -81,7 +81,7 @@ class StandInWorker:
             for job in self._store.queue.searching([BOARD_CLASS]):
                 self._search(job.job_id, job.request.digest)
             self._store.queue.end_spent()
-            time.sleep(0.02)
+            time.sleep(0.05)
 
     def _claim(self) -> ClaimedStage | None:
         return self._store.queue.claim_stage("stand-in", ["split", "recover"], [BOARD_CLASS])
