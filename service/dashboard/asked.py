@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from urllib.parse import urlencode
 
 from tunebook.cache.lookup_counts import Window
 
@@ -25,3 +26,10 @@ class Asked:
             parameters.get("target") or None,
             parameters.get("pipeline") or None,
         )
+
+    @property
+    def address(self) -> str:
+        """Where this is shown."""
+        given = {"target": self.target, "pipeline": self.pipeline}
+        parameters = {name: value for name, value in given.items() if value is not None}
+        return f"/?{urlencode({'window': self.window.value, **parameters})}"

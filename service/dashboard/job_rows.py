@@ -5,21 +5,26 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from tunebook.cache.job_events import ROUND
 from tunebook.cache.store import Store
 from tunebook.cache.submissions import BudgetUse, Job, JobFilter, JobState
 from tunebook.service.commands.durations import show_duration
+from tunebook.service.commands.output import show_seconds
 from tunebook.service.dashboard.moments import Moment
 from tunebook.service.dashboard.target_labels import target_labels
 
 OPEN_STATES = (JobState.QUEUED, JobState.WAITING, JobState.RECOVERING, JobState.RUNNING)
 _SHOWN = 25
 _DIGEST = 12
+# Between two rounds a job has few other events.
+_LAST_EVENTS = 10
 
 
 @dataclass(frozen=True)
 class JobRow:
     """A job that is not over. `percent` is how far the most used part of its budget is; None where
-    nothing of it is limited but by a deadline. `said` says what it waits for."""
+    nothing of it is limited but by a deadline. `said` says what it waits for, or what its latest
+    round came to."""
 
     id: int
     name: str
@@ -27,6 +32,7 @@ class JobRow:
     state: str
     said: str
     label: str
+    target: str
     board_class: str
     percent: int | None
     budget: tuple[str, ...]
@@ -45,24 +51,32 @@ def job_rows(store: Store) -> JobRows:
     found = store.queue.jobs(JobFilter(states=OPEN_STATES), after=None, limit=_SHOWN + 1)
     shown = found[:_SHOWN]
     labels = target_labels(job.request.target for job in shown)
-    rows = tuple(_row(job, labels[job.request.target]) for job in shown)
+    rows = tuple(_row(store, job, labels[job.request.target]) for job in shown)
     return JobRows(rows, more=len(found) > _SHOWN)
 
 
-def _row(job: Job, label: str) -> JobRow:
+def _row(store: Store, job: Job, label: str) -> JobRow:
     request = job.request
-    waiting = f"no worker has boards of class {job.waiting_for}" if job.waiting_for else ""
     return JobRow(
         id=job.id,
         name=request.name or f"job {job.id}",
         model=request.digest[:_DIGEST],
         state=job.state.value,
-        said=job.reason or waiting,
+        said=job.reason or _latest_round(store, job),
         label=label,
+        target=request.target,
         board_class=request.board_class,
         percent=_percent(job.budget),
         budget=tuple(_budget_lines(job.budget)),
     )
+
+
+def _latest_round(store: Store, job: Job) -> str:
+    """What the model is expected to take after the newest round among the last events."""
+    events = store.queue.events(job.id, after=max(0, job.last_event - _LAST_EVENTS))
+    seconds = [event.data.get("latency_seconds") for event in events if event.kind == ROUND]
+    known = [one for one in seconds if one is not None]
+    return f"expected latency {show_seconds(known[-1])}" if known else ""
 
 
 def _percent(budget: BudgetUse) -> int | None:

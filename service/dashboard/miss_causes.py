@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from tunebook.cache.keys import ScheduleKey
 from tunebook.cache.missed_keys import MissedGroup
 from tunebook.cache.misses import Miss, MissReason
 from tunebook.service.dashboard.moments import Moment
@@ -31,12 +32,14 @@ _IN_WORDS = {
 
 @dataclass(frozen=True)
 class MissView:
-    """A key that is missing; `nearest` is empty where nothing is near, or it is the key itself."""
+    """A key that is missing: its op and buffers, and the rest of it as `wanted`. `nearest` is the
+    nearest stored key, of which op and buffers are left out where they are the same; empty where
+    nothing is near, or it is the key itself. `told` says how they differ, or else why it misses."""
 
-    key: str
+    workload: str
+    wanted: str
     nearest: str
-    differences: tuple[str, ...]
-    explanation: str
+    told: str
 
 
 @dataclass(frozen=True)
@@ -54,6 +57,11 @@ class CauseView:
     mending_command: str
     misses: tuple[MissView, ...]
     more: int
+
+    @property
+    def names_a_model(self) -> bool:
+        """Whether the command leaves out which file the model is: who missed knows it."""
+        return "MODEL" in self.mending_command.split()
 
     @property
     def keys(self) -> str:
@@ -88,10 +96,20 @@ def _cause_view(found: MissedGroup, labels: Mapping[str, str]) -> CauseView:
 
 
 def _miss_view(miss: Miss) -> MissView:
-    is_itself = miss.nearest is None or miss.nearest == miss.key
+    key, nearest = miss.key, miss.nearest
+    is_near = nearest is not None and nearest != key
     return MissView(
-        key=str(miss.key),
-        nearest="" if is_itself else str(miss.nearest),
-        differences=tuple(map(str, miss.differences)),
-        explanation=miss.explanation,
+        workload=f"{key.op} | {key.buffers}",
+        wanted=_rest(key),
+        nearest=_nearest(key, nearest) if nearest is not None and is_near else "",
+        told=("; ".join(map(str, miss.differences)) if is_near else "") or miss.explanation,
     )
+
+
+def _rest(key: ScheduleKey) -> str:
+    return f"{key.target} | {key.compiler} | {key.workload_hash}"
+
+
+def _nearest(key: ScheduleKey, nearest: ScheduleKey) -> str:
+    same = (nearest.op, nearest.buffers) == (key.op, key.buffers)
+    return _rest(nearest) if same else str(nearest)

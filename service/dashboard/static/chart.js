@@ -29,6 +29,14 @@ function lowest(data) {
   return Math.max(0, Math.floor(least / 10) * 10);
 }
 
+const DAY = new Intl.DateTimeFormat("en-GB", { day: "numeric", month: "short", timeZone: "UTC" });
+const CLOCK = new Intl.DateTimeFormat("en-GB", { timeStyle: "short", timeZone: "UTC" });
+
+// `12:00`, and at midnight the day: `24 Nov`.
+function tickText(seconds) {
+  return (seconds % 86400 === 0 ? DAY : CLOCK).format(seconds * 1000);
+}
+
 function axis(values) {
   return {
     stroke: colour("--quiet"),
@@ -65,12 +73,12 @@ function draw(figure) {
   const options = {
     width: place.clientWidth,
     height: HEIGHT,
-    // A wall clock of nobody's: the server's times are UTC.
+    // Ticks stand at UTC's midnights.
     tzDate: (seconds) => uPlot.tzDate(new Date(seconds * 1000), "Etc/UTC"),
     legend: { show: false },
     cursor: { y: false, points: { size: 8 } },
     scales: { y: { range: [least, 100] } },
-    axes: [axis({}), axis({ size: 52, values: (_, ticks) => ticks.map((tick) => `${tick} %`) })],
+    axes: [axis({ values: (_, ticks) => ticks.map(tickText) }), axis({ size: 52, values: (_, ticks) => ticks.map((tick) => `${tick} %`) })],
     series: [{}, ...data.slice(1).map((_, index) => series(index))],
     hooks: { setCursor: [(plot) => showValues(figure, plot)] },
   };

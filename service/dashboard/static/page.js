@@ -53,9 +53,15 @@ function showScripted(root) {
   }
 }
 
+// Nothing is taken from under somebody's hands: what is opened or has the focus stays.
+function isInUse(element) {
+  return element.contains(document.activeElement) || element.querySelector("details[open]");
+}
+
 // A page that nobody sees asks for nothing.
 document.addEventListener("htmx:beforeRequest", (event) => {
-  if (document.hidden) {
+  const { elt } = event.detail;
+  if (document.hidden || (elt.id === "content" && isInUse(elt))) {
     event.preventDefault();
   }
 });
