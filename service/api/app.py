@@ -72,7 +72,8 @@ _ROUTERS = (
 def create_app(
     settings: Settings, store: Store, *, workers: WorkerProcesses | None = None
 ) -> FastAPI:
-    """The coordinator on a store that is open and stays the caller's.
+    """The coordinator on a store that is open and stays the caller's. Raises UsageError and
+    ServerError for a place of the models that cannot be used.
 
     `app.state` has `store`, `settings`, `model_files`, `metrics`, `workers` and `stopping`, an
     event that is set when the coordinator is about to stop: whoever streams then ends.
@@ -92,6 +93,7 @@ def create_app(
     app.state.settings = settings
     app.state.store = store
     app.state.model_files = ModelFiles(settings.models)
+    app.state.model_files.check()
     app.state.metrics = Metrics(store.watch_activity().read, scrape_seconds=settings.scrape_seconds)
     store.listen(app.state.metrics.observe_transaction)
     app.state.lookups = LookupDesk(
@@ -135,7 +137,6 @@ def _add_parts(app: FastAPI, settings: Settings, store: Store) -> None:
 async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     workers: WorkerProcesses | None = app.state.workers
     async with AsyncExitStack() as ends:
-        app.state.model_files.check()
         ends.callback(app.state.lookups.stop)
         app.state.lookups.start()
         if workers is not None:
@@ -160,10 +161,20 @@ def _openapi(app: FastAPI) -> dict[str, Any]:
             ref_template="#/components/schemas/{model}"
         )
         _lift_definitions(parts["schemas"])
+        _say_problems(document)
         parts["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}}
         document["security"] = [{"token": []}]
         app.openapi_schema = document
     return app.openapi_schema
+
+
+def _say_problems(document: dict[str, Any]) -> None:
+    """What a route says of one status of its own is a problem like all others."""
+    for operations in document["paths"].values():
+        for operation in operations.values():
+            for status, answer in operation["responses"].items():
+                if status[0] in "45":
+                    answer.setdefault("content", PROBLEM_RESPONSES["4XX"]["content"])
 
 
 def _lift_definitions(schemas: dict[str, Any]) -> None:

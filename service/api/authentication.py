@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Awaitable, Callable
 
 from starlette.concurrency import run_in_threadpool
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from tunebook.cache.revisions import Revision, RevisionWatch
 from tunebook.cache.tokens import Token, Tokens, token_hash
@@ -69,18 +70,21 @@ class Authentication:
         self._address_rate = address_rate
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "http":
-            state = scope.setdefault("state", {})
-            token = await self._identify(scope, state)
-            state["token"] = token
-            if token is None and _needs_token(scope["path"]):
-                raise _unauthorized(
-                    "this needs a token: send it as `Authorization: Bearer tbk_...`"
-                )
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        secret = _bearer(scope)
+        token = await self._identify(scope, secret)
+        scope.setdefault("state", {})["token"] = token
+        if secret is not None and token is not None:
+            stream = _GuardedStream(send, lambda: self._is_good(secret))
+            await stream.run(self._app, scope, receive)
+            return
+        if _needs_token(scope["path"]):
+            raise _unauthorized("this needs a token: send it as `Authorization: Bearer tbk_...`")
         await self._app(scope, receive, send)
 
-    async def _identify(self, scope: Scope, state: dict[str, object]) -> Token | None:
-        secret = _bearer(scope)
+    async def _identify(self, scope: Scope, secret: str | None) -> Token | None:
         if secret is None:
             self._hold_address(scope)
             return None
@@ -98,8 +102,16 @@ class Authentication:
         wait = self._token_rate.wait(token.id)
         if wait:
             raise _too_many(f"the token {token.name!r} asks too often", wait)
-        state["revision"] = revision
+        scope.setdefault("state", {})["revision"] = revision
         return token
+
+    async def _is_good(self, secret: str) -> bool:
+        revision = await self._revision()
+        sha256 = token_hash(secret)
+        token = self._known.remembered(sha256, revision.tokens)
+        if token is None:
+            token = await self._known.find(sha256, revision.tokens)
+        return token is not None and token.revoked_at is None
 
     async def _revision(self) -> Revision:
         if self._revisions.is_quick:
@@ -112,6 +124,33 @@ class Authentication:
         wait = self._address_rate.wait(address)
         if wait:
             raise _too_many(f"{address} asks too often without a good token", wait)
+
+
+class _GuardedStream:
+    """An answer that ends when its token is revoked: streams of events go on for hours."""
+
+    def __init__(self, send: Send, is_good: Callable[[], Awaitable[bool]]) -> None:
+        self._send = send
+        self._is_good = is_good
+        self._is_endless = False
+        self._is_cut = False
+
+    async def run(self, app: ASGIApp, scope: Scope, receive: Receive) -> None:
+        try:
+            await app(scope, receive, self._guarded_send)
+        except Exception:
+            if not self._is_cut:
+                raise
+            await self._send({"type": "http.response.body", "body": b"", "more_body": False})
+
+    async def _guarded_send(self, message: Message) -> None:
+        if message["type"] == "http.response.start":
+            names = {name for name, _ in message.get("headers", ())}
+            self._is_endless = b"content-length" not in names
+        elif self._is_endless and message.get("more_body") and not await self._is_good():
+            self._is_cut = True
+            raise ConnectionAbortedError("the token of the request was revoked")
+        await self._send(message)
 
 
 def _needs_token(path: str) -> bool:

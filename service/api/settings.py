@@ -21,8 +21,8 @@ class Limits:
     workloads: int = 2_000
     token_rate: float = 500.0
     token_burst: int = 2_000
-    address_rate: float = 20.0
-    address_burst: int = 200
+    address_rate: float = 50.0
+    address_burst: int = 500
     # Clients whose rates are kept in mind; beyond that those who asked longest ago are forgotten.
     rated_clients: int = 10_000
 

@@ -113,6 +113,22 @@ def test_a_service_managers_stop_ends_streams_of_events_as_whole_ones(serve: Ser
     assert '"level": "error"' not in served.log()
 
 
+def test_a_stream_ends_when_its_token_is_revoked(running: Served) -> None:
+    with Store.open(str(running.database)) as store:
+        job = submitted_job(store)
+        made = store.tokens.create("reader", Role.READ)
+        headers = {"Authorization": f"Bearer {made.secret}"}
+        address = f"{running.url}/api/v1/jobs/{job}/events"
+        with httpx.stream("GET", address, headers=headers) as stream:
+            lines = stream.iter_lines()
+            assert next(lines)
+            store.tokens.revoke(made.token.id)
+            store.queue.cancel(job)
+            rest = list(lines)
+    assert "cancelled" not in "".join(rest)
+    assert '"level": "error"' not in running.log()
+
+
 def submitted_job(store: Store) -> int:
     """A job that nobody works on."""
     request = JobRequest(digest="0" * 64, shapes="", target=TARGET, board_class="local")
