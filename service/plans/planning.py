@@ -63,7 +63,7 @@ class _Facts:
         of_class = [one for one in self.rates if one.board_class == board_class]
         same = [one for one in of_class if one.target == target] or of_class
         trials = sum(one.trials for one in same)
-        if trials == 0:
+        if not any(one.seconds > 0 for one in same):
             return None
         return replace(
             same[0],

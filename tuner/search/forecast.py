@@ -17,8 +17,8 @@ from tunebook.tuner.search.rehearsal import Rehearsal
 # A first round is expected to make untuned code so much faster.
 _FIRST_SPEED_UP = 2.0
 _UNLIMITED_TRIALS = 10**9
-# However short the trials: a forecast is to answer while somebody waits.
-_MOST_ROUNDS = 20_000
+# A forecast is to answer while somebody waits: where trials are short, rounds are larger.
+_ROUNDS = 500
 _TOLERANCE = 1e-9
 
 
@@ -174,18 +174,15 @@ def expect_after(
     trials = dict.fromkeys(known, 0)
     for board_class in {job.board_class for job in known.values()}:
         numbers = [n for n, job in known.items() if job.board_class == board_class]
+        left = seconds * room.boards_of(board_class)
         rehearsal = Rehearsal(
             [_with_rates(known[n]) for n in numbers],
             _UNLIMITED_TRIALS,
-            sizes,
+            _coarser(sizes, left, [known[n] for n in numbers]),
             _expected_round,
             priorities=[known[n].priority for n in numbers],
         )
-        left = seconds * room.boards_of(board_class)
-        for _ in range(_MOST_ROUNDS):
-            played = rehearsal.step() if left > 0 else None
-            if played is None:
-                break
+        while left > 0 and (played := rehearsal.step()) is not None:
             left -= played.seconds
             trials[numbers[played.job]] += played.trials
         states.update(zip(numbers, rehearsal.jobs, strict=True))
@@ -201,6 +198,12 @@ def expect_after(
         )
         for number, job in known.items()
     )
+
+
+def _coarser(sizes: RoundSizes, seconds: float, jobs: Sequence[PlannedJob]) -> RoundSizes:
+    """Rounds so large that not many more than _ROUNDS of them fill the time."""
+    trials = seconds / min(job.seconds_per_trial for job in jobs)
+    return replace(sizes, largest=max(sizes.largest, math.ceil(trials / _ROUNDS)))
 
 
 def _with_rates(job: PlannedJob) -> tuple[TaskState, ...]:

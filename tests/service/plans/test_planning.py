@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
 from datetime import datetime, timedelta, timezone
 from hashlib import sha256
@@ -10,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from tunebook.cache.database import upgrade
 from tunebook.cache.errors import BudgetError, TargetError
 from tunebook.cache.fleet import ServedBoard
 from tunebook.cache.keys import WorkloadKey
@@ -24,9 +26,17 @@ NOW = datetime(2027, 1, 31, 20, 0, tzinfo=timezone.utc)
 DIGEST = sha256(b"a model").hexdigest()
 
 
+@pytest.fixture(scope="module")
+def empty_database(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A file with our schema and nothing in it: copying it is quicker than making another."""
+    path = tmp_path_factory.mktemp("empty") / "tunebook.db"
+    upgrade(str(path))
+    return path
+
+
 @pytest.fixture
-def store(tmp_path: Path) -> Iterator[Store]:
-    with Store.open(str(tmp_path / "tunebook.db")) as opened:
+def store(empty_database: Path, tmp_path: Path) -> Iterator[Store]:
+    with Store.open(str(shutil.copy(empty_database, tmp_path))) as opened:
         yield opened
 
 
