@@ -6,7 +6,7 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, field
 
 from tunebook.cache.store import Store
@@ -79,6 +79,7 @@ class OpenWorkbenches:
         self._side_by_side = side_by_side
         self._monotonic = monotonic
         self._lock = threading.Lock()
+        self._alone = threading.Lock()
         self._open: OrderedDict[tuple[str, str], OpenWorkbench] = OrderedDict()
 
     @contextmanager
@@ -91,8 +92,11 @@ class OpenWorkbenches:
         with self._lock:
             one = self._take(board_class, target)
             one.users += 1
+        # A board that was expected elsewhere may turn out to be this machine.
+        alone = self._alone if one.bench.board.shares_host else nullcontext()
         try:
-            yield one
+            with alone:
+                yield one
         finally:
             with self._lock:
                 one.users -= 1

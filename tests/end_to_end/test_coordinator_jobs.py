@@ -166,8 +166,7 @@ def test_a_job_whose_model_cannot_be_imported_fails_with_the_reason_and_a_log(
     path = onnx_models.save(tmp_path / "model.onnx", onnx_models.with_unsupported_operators())
     job = served.ended(served.submit(path.read_bytes(), BudgetLimits(trials=8), name="night 7"))
     assert job.state is JobState.FAILED
-    assert job.reason.startswith("night 7: ")
-    assert "operators" in job.reason
+    assert job.reason.startswith("night 7 uses operators that TVM cannot import: ")
     assert "\n" not in job.reason
     assert "Traceback" in job.log
 
@@ -208,25 +207,26 @@ def test_a_cancelled_job_is_left_within_its_round_and_keeps_what_was_measured(
         )
     else:
         eventually(lambda: served.measured(job_id) > 0, "candidates are measured")
+    granted = served.job(job_id).budget.trials_granted
     served.store.queue.cancel(job_id)
-    spent = served.job(job_id).budget.trials_spent
     after = served.ended(served.submit(model(5), BudgetLimits(trials=1)))
     job = served.job(job_id)
     assert after.state is JobState.DONE, "the worker went on with other jobs"
     assert (job.state, job.reason) == (JobState.CANCELLED, "cancelled")
     assert job.budget.trials_granted == job.budget.trials_spent
-    # One can have been on the board.
-    assert job.budget.trials_spent <= spent + 1
+    assert job.budget.trials_spent <= granted
     assert served.store.task_states(job_id)[0].trials == job.budget.trials_spent
 
 
 def test_a_deadline_ends_a_job_within_its_round(
     served: Place, model: Callable[[int], bytes]
 ) -> None:
-    deadline = datetime.now(timezone.utc) + timedelta(seconds=10)
+    deadline = datetime.now(timezone.utc) + timedelta(seconds=8)
     job = served.ended(served.submit(model(6), BudgetLimits(deadline=deadline)))
     assert (job.state, job.reason) == (JobState.DONE, "deadline")
-    assert job.budget.trials_granted == job.budget.trials_spent > 0
+    assert job.finished_at is not None
+    assert job.finished_at >= deadline
+    assert job.budget.trials_granted == job.budget.trials_spent
     assert served.holders(job.id) == []
 
 

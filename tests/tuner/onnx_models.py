@@ -369,6 +369,20 @@ def integer_dense() -> Any:
     )
 
 
+def constant_of(elements: int) -> Any:
+    """A small file that says to make a tensor of so many elements, and add it up."""
+    return model_of(
+        [
+            helper.make_node("ConstantOfShape", ["s"], ["c"]),
+            helper.make_node("ReduceSum", ["c"], ["r"], keepdims=0),
+            helper.make_node("Add", ["x", "r"], ["y"]),
+        ],
+        {"x": (TensorProto.FLOAT, [4])},
+        {"y": TensorProto.FLOAT},
+        {"s": np.array([elements], "int64")},
+    )
+
+
 def half_precision() -> Any:
     """An fp16 model whose Reshape takes a shape that is computed from the input's."""
     return model_of(

@@ -25,9 +25,7 @@ from tunebook.workers.untrusted_models import (
 pytestmark = pytest.mark.slow
 
 NAME = "night/model"
-# Less than anything can be imported in.
-LITTLE_MEMORY = 4 * 2**20
-ENOUGH = 4 * 2**30
+ENOUGH = 2**30
 
 Split = Callable[..., Model]
 
@@ -58,25 +56,24 @@ def test_a_model_is_split_as_the_command_line_splits_it(
     assert split(path) == split_model(prepare(read_model(path), host_target()))
 
 
-@pytest.mark.parametrize(
-    ("limits", "reason"),
-    [
-        pytest.param(
-            SplitLimits(memory=LITTLE_MEMORY, seconds=60.0),
-            "of memory that it may have",
-            id="memory",
-        ),
-        pytest.param(SplitLimits(memory=ENOUGH, seconds=0.0), "took longer than 0 s", id="time"),
-    ],
-)
-def test_a_model_that_takes_too_much_is_ended(
-    limits: SplitLimits, reason: str, split: Split, onnx_models: ModuleType, tmp_path: Path
+def test_a_model_that_takes_too_much_memory_is_ended(
+    split: Split, onnx_models: ModuleType, tmp_path: Path
+) -> None:
+    path = onnx_models.save(tmp_path / "0a1b.onnx", onnx_models.constant_of(2**31))
+    with pytest.raises(UnsplittableModelError) as refused:
+        split(path)
+    assert str(refused.value) == (
+        f"{NAME}: importing it takes more than the 1 GiB of memory that it may have"
+    )
+
+
+def test_a_model_that_takes_too_long_is_ended(
+    split: Split, onnx_models: ModuleType, tmp_path: Path
 ) -> None:
     path = onnx_models.save(tmp_path / "0a1b.onnx", onnx_models.repeated_relu(40))
-    with pytest.raises(UnsplittableModelError, match=reason) as refused:
-        split(path, limits)
-    assert str(refused.value).startswith(f"{NAME}: ")
-    assert "\n" not in str(refused.value)
+    with pytest.raises(UnsplittableModelError) as refused:
+        split(path, SplitLimits(memory=ENOUGH, seconds=0.01))
+    assert str(refused.value) == f"{NAME}: importing it took longer than 0.01 s and was stopped"
 
 
 def _zip_file(models: ModuleType, path: Path) -> Path:
