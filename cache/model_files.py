@@ -24,6 +24,8 @@ _DIGEST = re.compile(r"[0-9a-f]{64}")
 _ONNX_IR_VERSION = 0x08
 _ONNX_NEXT_FIELDS = frozenset({0x12, 0x1A, 0x22, 0x28, 0x32, 0x3A, 0x42, 0x72, 0xA2, 0xCA})
 _HEAD_BYTES = 4
+_ARRIVING = "arriving"
+_ABANDONED_SECONDS = 24 * 3600.0
 _ZIP = b"PK"
 
 
@@ -77,6 +79,17 @@ class ModelFiles:
         except Exception as error:
             raise _unusable(self._root, error) from None
 
+    def remove_abandoned(self, now: float) -> int:
+        """Removes what arrived for processes that were killed meanwhile, a day after its last piece
+        (`now`: seconds since 1970); gives how many files."""
+        folder = Path(self._root) / _ARRIVING
+        if not self._is_folder or not folder.is_dir():
+            return 0
+        old = [one for one in folder.iterdir() if one.stat().st_mtime < now - _ABANDONED_SECONDS]
+        for file in old:
+            file.unlink(missing_ok=True)
+        return len(old)
+
     def exists(self, digest: str) -> bool:
         """Whether the model is there. Raises UsageError for what is no digest."""
         return bool(self._files.exists(self._path(digest)))
@@ -112,7 +125,7 @@ class ModelFiles:
         """Where a model lies until it is complete: beside where it will, if that is a folder."""
         if not self._is_folder:
             return None
-        folder = Path(self._root) / "arriving"
+        folder = Path(self._root) / _ARRIVING
         folder.mkdir(parents=True, exist_ok=True)
         return str(folder)
 

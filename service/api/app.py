@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
@@ -94,6 +95,7 @@ def create_app(
     app.state.store = store
     app.state.model_files = ModelFiles(settings.models)
     app.state.model_files.check()
+    app.state.model_files.remove_abandoned(time.time())
     app.state.metrics = Metrics(store.watch_activity().read, scrape_seconds=settings.scrape_seconds)
     store.listen(app.state.metrics.observe_transaction)
     app.state.lookups = LookupDesk(

@@ -68,6 +68,19 @@ def test_an_upload_that_is_left_midway_leaves_nothing(tmp_path: Path) -> None:
     assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
 
 
+def test_what_a_killed_process_left_is_removed_a_day_later(tmp_path: Path) -> None:
+    files = ModelFiles(str(tmp_path))
+    put(files, ONNX)
+    upload = files.upload(DIGEST)
+    upload.__enter__()
+    upload.write(ONNX[:100])
+    last = max(path.stat().st_mtime for path in (tmp_path / "arriving").iterdir())
+    assert files.remove_abandoned(last + 3600) == 0
+    assert files.remove_abandoned(last + 25 * 3600) == 1
+    assert files.exists(DIGEST)
+    upload.__exit__(None, None, None)
+
+
 @pytest.mark.parametrize("digest", ["", "x", "A" * 64, "../" * 21 + "x", "0" * 63, "0" * 64 + "\n"])
 def test_a_name_that_is_no_digest_reaches_no_file(files: ModelFiles, digest: str) -> None:
     for ask in (files.exists, files.size, files.read, files.upload):

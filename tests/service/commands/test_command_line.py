@@ -18,6 +18,7 @@ COMMANDS = [
     *(["tune"], ["build"], ["lookup"], ["key"], ["target"], ["import"], ["export"], ["demo"]),
     ["plan"],
     ["db", "upgrade"],
+    *(["token", "create"], ["token", "list"], ["token", "revoke"]),
 ]
 
 
