@@ -39,6 +39,21 @@ _EXAMPLE = (
     '"data":{"state":"running"}}\n\n'
 )
 
+# One event of the stream, which is what OpenAPI describes.
+_EVENT = {
+    "type": "object",
+    "required": ["id", "event", "data"],
+    "properties": {
+        "id": {"type": "string", "description": "The number of the event."},
+        "event": {"type": "string", "description": "`state` or `round`."},
+        "data": {
+            "type": "string",
+            "contentMediaType": "application/json",
+            "description": "{number, kind, created_at, data}",
+        },
+    },
+}
+
 LastEventId = Annotated[
     str | None,
     Header(
@@ -58,7 +73,7 @@ LastEventId = Annotated[
             "description": "The job's events from the first one after Last-Event-ID, and a comment "
             "now and then while nothing happens. Ends after the last event of a job that has "
             "ended.",
-            "content": {_MEDIA_TYPE: {"schema": {"type": "string"}, "example": _EXAMPLE}},
+            "content": {_MEDIA_TYPE: {"schema": _EVENT, "example": _EXAMPLE}},
         },
         204: {"description": "The job has ended, and there are no further events."},
     },

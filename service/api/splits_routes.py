@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Annotated
 
 from fastapi import APIRouter, Depends, Path, Query
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
 from tunebook.cache.keys import WorkloadKey
 from tunebook.cache.split_documents import (
@@ -31,6 +31,21 @@ DigestPath = Annotated[
 ]
 
 
+_QUESTIONS: list[JsonValue] = [
+    {
+        "target": "llvm -mtriple=aarch64-linux-gnu -mcpu=cortex-a76 -num-cores=4",
+        "workloads": [
+            {
+                "op": "conv2d+add+relu",
+                "buffers": "f32[1,64,56,56] f32[64,64,3,3] f32[1,64,1,1] -> f32[1,64,54,54]",
+                "compiler": "tvm-0.27.0+llvm-22",
+                "hash": "8ff98e478c702f8d",
+            }
+        ],
+    }
+]
+
+
 class HeldWorkload(BaseModel):
     """The key of a workload."""
 
@@ -45,7 +60,7 @@ class HeldWorkload(BaseModel):
 class HoldingQuestion(BaseModel):
     """Workloads that were asked for on a target."""
 
-    model_config = ConfigDict(extra="forbid")
+    model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": _QUESTIONS})
 
     target: TargetText
     workloads: Annotated[list[HeldWorkload], Field(min_length=1, max_length=2_000)]

@@ -39,7 +39,9 @@ class RunningCoordinator:
 
 
 @contextmanager
-def running_coordinator(store: Store, **settings: Any) -> Iterator[RunningCoordinator]:
+def running_coordinator(
+    store: Store, *, role: Role = Role.SUBMIT, **settings: Any
+) -> Iterator[RunningCoordinator]:
     listening = Listening("127.0.0.1", 0)
     with listening.bind() as bound:
         app = create_app(Settings(**settings), store)
@@ -49,7 +51,7 @@ def running_coordinator(store: Store, **settings: Any) -> Iterator[RunningCoordi
         thread.start()
         try:
             assert listens.wait(_PATIENCE)
-            secret = store.tokens.create("tests", Role.SUBMIT).secret
+            secret = store.tokens.create("tests", role).secret
             headers = {"Authorization": f"Bearer {secret}"}
             url = listening.url(bound.getsockname()[1])
             yield RunningCoordinator(url, headers, server, thread)
