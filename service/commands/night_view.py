@@ -11,9 +11,9 @@ from types import TracebackType
 from rich.progress import BarColumn, TaskID, TextColumn
 
 from tunebook.service.commands.durations import show_duration
-from tunebook.service.commands.output import progress_bars
+from tunebook.service.commands.output import printable, progress_bars
 from tunebook.service.nights.documents import BudgetDocument, JobDocument
-from tunebook.service.nights.night import NightProgress
+from tunebook.service.nights.night_progress import NightProgress
 
 # More running jobs than these are counted only.
 _SHOWN_JOBS = 8
@@ -50,10 +50,11 @@ class NightProgressView:
 
     def tell(self, text: str) -> None:
         """One thing that happened."""
+        line = printable(" ".join(text.split()))
         if self._lines:
-            print(" ".join(text.split()), file=sys.stderr)
+            print(line, file=sys.stderr)
         elif not self._bars.disable:
-            self._bars.console.print(text, markup=False, highlight=False)
+            self._bars.console.print(line, markup=False, highlight=False)
 
     def show(self, progress: NightProgress) -> None:
         """Where the night stands now."""

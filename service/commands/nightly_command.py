@@ -12,7 +12,7 @@ import typer
 
 from tunebook.cache.errors import UsageError
 from tunebook.service.commands.night_view import NightProgressView
-from tunebook.service.commands.options import AsJson, Server
+from tunebook.service.commands.options import SERVER_VARIABLE, AsJson
 from tunebook.service.commands.output import print_json, print_text
 from tunebook.service.commands.serve_command import DEFAULT_PORT
 from tunebook.service.commands.whole_files import write_whole
@@ -47,7 +47,15 @@ def nightly(
             help="Write the summary there: as JSON to FILE.json, and else as Markdown; repeatable.",
         ),
     ] = None,
-    server: Server = None,
+    server: Annotated[
+        str | None,
+        typer.Option(
+            "--server",
+            metavar="URL",
+            envvar=SERVER_VARIABLE,
+            help=f"The coordinator. Default: the one of this machine, {_HERE}.",
+        ),
+    ] = None,
     as_json: AsJson = False,
 ) -> int:
     """Tune models for targets on one budget at a coordinator, wait, and say what came of it.
@@ -56,6 +64,7 @@ def nightly(
     3 where a target's hit rate is below what the file asks for.
     """
     wanted = read_night(file)
+    _require_name(night)
     written = summary or []
     for path in written:
         _require_writable(path)
@@ -84,6 +93,12 @@ def _run(wanted: NightFile, name: str | None, server: str, *, quiet: bool) -> Ni
         standings = StandingsFile(default_folder(), server, chosen)
         coordinator = Coordinator(client, patience)
         return Night(coordinator, wanted, chosen, standings, clock, view).run(server)
+
+
+def _require_name(night: str | None) -> None:
+    """Raises UsageError for what no budget can be called."""
+    if night is not None and not (night.strip() and night.isprintable() and len(night) <= 200):
+        raise UsageError(f"--night {night!r}: give a name of one line, of 200 characters at most")
 
 
 def _require_writable(path: Path) -> None:

@@ -21,6 +21,11 @@ def print_error(text: str) -> None:
     print(f"error: {' '.join(text.split())}", file=sys.stderr)
 
 
+def printable(text: str) -> str:
+    """One line of text without what a terminal would follow instead of showing."""
+    return "".join(one if one.isprintable() else "\N{REPLACEMENT CHARACTER}" for one in text)
+
+
 def print_json(document: BaseModel) -> None:
     """One JSON document on stdout."""
     # In ASCII: a path need not be UTF-8, nor the terminal.

@@ -81,6 +81,7 @@ class JobDocument(_Document):
     target: str
     board_class: str
     layout: str
+    priority: float
     trials: int = 0
     budget: BudgetDocument
     latency: LatencyDocument | None = None

@@ -10,19 +10,14 @@ import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
-from typing import Protocol
 
-from tunebook.cache.errors import (
-    IdempotencyError,
-    ServerError,
-    TunebookError,
-    UsageError,
-)
+from tunebook.cache.errors import ServerError, TunebookError, UsageError
 from tunebook.service.commands.durations import show_duration
 from tunebook.service.nights.coordinator import Coordinator
 from tunebook.service.nights.documents import BudgetDocument, JobDocument
 from tunebook.service.nights.night_file import NightBudget, NightFile, shapes_text
 from tunebook.service.nights.night_jobs import NightJob, job_identity, night_jobs
+from tunebook.service.nights.night_progress import NightProgress, NightView
 from tunebook.service.nights.standings import Standings, StandingsFile
 from tunebook.service.nights.summary import (
     HourSummary,
@@ -38,22 +33,6 @@ from tunebook.service.nights.summary import (
 _POLL_SECONDS = 2.0
 # From noon to noon is one night.
 _HALF_A_DAY = timedelta(hours=12)
-
-
-@dataclass(frozen=True)
-class NightProgress:
-    """How a night stands: its jobs with what they are called, and its budget."""
-
-    jobs: tuple[tuple[str, JobDocument], ...]
-    budget: BudgetDocument
-
-
-class NightView(Protocol):
-    """Who is told how a night goes."""
-
-    def show(self, progress: NightProgress) -> None: ...
-
-    def tell(self, text: str) -> None: ...
 
 
 @dataclass(frozen=True)
@@ -100,9 +79,12 @@ class Night:
         night that cannot be as the file says. What one job cannot be is that job's failure.
         """
         started_at = self._clock.now()
-        budget, resumed = self._open_budget()
+        found = self._coordinator.find_budget(self._name)
+        if found is not None:
+            _require_same(self._name, found, self._night.budget)
         jobs = night_jobs(self._night, self._coordinator.cores_of)
-        before = self._before(jobs, late=resumed)
+        before = self._before(jobs, late=found is not None)
+        budget = found or self._create_budget()
         settled = {
             job.identity: self._settle(job, Outcome.FAILED, job.problem, before)
             for job in jobs
@@ -119,7 +101,7 @@ class Night:
             server=server,
             started_at=_iso_utc(started_at),
             finished_at=_iso_utc(self._clock.now()),
-            resumed=resumed,
+            resumed=found is not None,
             before_is_late=before.late,
             min_hit_rate=self._night.settings.min_hit_rate,
             budget=budget_summary(self._coordinator.budget(budget.id)),
@@ -130,16 +112,10 @@ class Night:
         )
 
     # --- the beginning -----------------------------------------------------------------------
-    def _open_budget(self) -> tuple[BudgetDocument, bool]:
-        """The night's budget, and whether it was there already."""
+    def _create_budget(self) -> BudgetDocument:
         limits = self._night.budget
-        found = self._coordinator.find_budget(self._name)
-        if found is not None:
-            _require_same(self._name, found, limits)
-            return found, True
         deadline = limits.deadline_after(self._clock.now())
-        key = self._key("budget")
-        return self._coordinator.create_budget(self._name, limits, deadline, key), False
+        return self._coordinator.create_budget(self._name, limits, deadline, self._key("budget"))
 
     def _before(self, jobs: Sequence[NightJob], *, late: bool) -> Standings:
         """What the cache had when the night began."""
@@ -164,25 +140,26 @@ class Night:
     ) -> dict[str, int]:
         """The numbers of the jobs at the coordinator, by identity; those that are not submitted
         become `settled`."""
-        there = {_identity(one) for one in self._coordinator.jobs_of(budget.id)}
+        there = {_identity(one): one for one in self._coordinator.jobs_of(budget.id)}
         submitted: dict[str, int] = {}
+        sent: set[str] = set()
         for job in jobs:
             if job.identity in settled:
                 continue
-            if job.identity not in there:
-                reason = self._why_skip(job, before)
-                if reason:
-                    settled[job.identity] = self._settle(job, Outcome.SKIPPED, reason, before)
-                    continue
+            if job.identity in there:
+                _require_same_priority(self._name, job, there[job.identity])
+                submitted[job.identity] = there[job.identity].id
+                continue
+            reason = self._why_skip(job, before)
+            if reason:
+                settled[job.identity] = self._settle(job, Outcome.SKIPPED, reason, before)
+                continue
+            self._view.tell(f"submitting {job.label}")
             try:
-                self._view.tell(f"submitting {job.label}")
-                self._coordinator.upload(job)
+                if job.digest not in sent:
+                    self._coordinator.upload(job)
+                    sent.add(job.digest)
                 document = self._coordinator.submit(job, budget.id, self._key(job.identity))
-            except IdempotencyError:
-                raise UsageError(
-                    f"{job.label} was submitted to the night {self._name!r} with another name or "
-                    f"priority; put them back, or start another night with --night NAME"
-                ) from None
             except ServerError:
                 raise
             except TunebookError as error:
@@ -246,12 +223,11 @@ class Night:
         if standing is None or standing.misses:
             return ""
         enough = self._night.settings.well_enough
-        hits = f"all {standing.wanted} schedules hit"
         if not self._coordinator.wants_trials(job, enough.trials):
-            return f"{hits}, and its tasks had {enough.trials} trials each or find nothing new"
+            return f"every schedule hits; {enough.trials} trials a task were spent, or find nothing"
         for _, gain in self._coordinator.expected_gains([job]):
             if gain.share < enough.gain:
-                return f"{hits}, and another hour is expected to win {100 * gain.share:.1f} %"
+                return f"every schedule hits; another hour is to win {100 * gain.share:.1f} %"
         return ""
 
     def _another_hour(self, results: Sequence[JobResult]) -> list[HourSummary]:
@@ -297,6 +273,15 @@ def _require_same(name: str, budget: BudgetDocument, limits: NightBudget) -> Non
         raise UsageError(
             f"the night {name!r} is under way with another budget.{other[0]} "
             f"({pairs[other[0]][0]}); put it back, or start another night with --night NAME"
+        )
+
+
+def _require_same_priority(name: str, job: NightJob, there: JobDocument) -> None:
+    """Raises UsageError where a job of a night that is under way has another priority."""
+    if there.priority != job.wanted.priority:
+        raise UsageError(
+            f"{job.label} was submitted to the night {name!r} with priority {there.priority:g}; "
+            f"put it back, or start another night with --night NAME"
         )
 
 

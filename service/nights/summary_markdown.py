@@ -10,7 +10,7 @@ import re
 from collections.abc import Sequence
 
 from tunebook.service.commands.durations import show_duration
-from tunebook.service.commands.output import show_seconds
+from tunebook.service.commands.output import printable, show_seconds
 from tunebook.service.nights.summary import (
     BudgetSummary,
     HitsSummary,
@@ -24,6 +24,14 @@ from tunebook.service.nights.summary import (
 _LOG_LINES = 20
 _SPECIAL = re.compile(r"([\\`*_{}\[\]<>()#+!|~&])")
 _NOTHING = "-"
+# How a coordinator says that nothing more is to be done.
+_ENDED = {
+    "trials": "the trials are spent",
+    "time": "the time is over",
+    "board-time": "the board time is over",
+    "deadline": "the deadline was reached",
+    "exhausted": "the search finds nothing new",
+}
 
 
 def show_summary(summary: NightSummary) -> str:
@@ -69,7 +77,7 @@ def _budget(budget: BudgetSummary) -> str:
     if budget.deadline is not None:
         told += f" Deadline: {_text(budget.deadline)}."
     if budget.over is not None:
-        told += f" Over: {_text(budget.over)}."
+        told += f" {_ENDED.get(budget.over, _text(budget.over)).capitalize()}."
     return told
 
 
@@ -105,7 +113,7 @@ def _tuned(jobs: Sequence[JobSummary]) -> str:
             show_seconds(job.after_seconds),
             _NOTHING if job.trials is None else str(job.trials),
             _hits(job.after),
-            _text(job.reason),
+            _text(_ENDED.get(job.reason, job.reason)),
         )
         for job in jobs
     ]
@@ -189,20 +197,15 @@ def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 def _text(text: str) -> str:
     """Text as it is to be read, in one line."""
-    return _SPECIAL.sub(r"\\\1", _printable(" ".join(text.split())))
+    return _SPECIAL.sub(r"\\\1", printable(" ".join(text.split())))
 
 
 def _fenced(text: str) -> str:
     """The end of a log, in a fence that nothing in it closes."""
-    lines = [_printable(line.expandtabs()) for line in text.strip().splitlines()][-_LOG_LINES:]
+    lines = [printable(line.expandtabs()) for line in text.strip().splitlines()][-_LOG_LINES:]
     longest = max((len(run) for line in lines for run in re.findall("`+", line)), default=0)
     fence = "`" * max(3, longest + 1)
     return "\n".join([fence, *lines, fence])
-
-
-def _printable(text: str) -> str:
-    """Text without what a terminal would follow instead of showing."""
-    return "".join(one if one.isprintable() else "\N{REPLACEMENT CHARACTER}" for one in text)
 
 
 def _indented(text: str) -> str:

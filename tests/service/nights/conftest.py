@@ -19,8 +19,9 @@ from tunebook.cache.client import Client
 from tunebook.cache.database import upgrade
 from tunebook.cache.store import Store
 from tunebook.service.nights.coordinator import PIPELINE, Coordinator, Patience
-from tunebook.service.nights.night import Clock, Night, NightProgress, night_name
+from tunebook.service.nights.night import Clock, Night, night_name
 from tunebook.service.nights.night_file import read_night
+from tunebook.service.nights.night_progress import NightProgress
 from tunebook.service.nights.standings import StandingsFile
 from tunebook.service.nights.summary import NightSummary
 

@@ -15,7 +15,7 @@ from tunebook.cache.records import ErrorClass
 from tunebook.cache.store import Store
 from tunebook.cache.submissions import JobState
 from tunebook.cache.tokens import Role
-from tunebook.service.nights.night import NightProgress
+from tunebook.service.nights.night_progress import NightProgress
 from tunebook.service.nights.summary import NightSummary, exit_code
 
 
@@ -104,8 +104,8 @@ def test_models_are_sent_once(nights: Nights, store: Store) -> None:
 @pytest.mark.parametrize(
     ("settings", "said"),
     [
-        (f"well_enough = {{ trials = {TRIALS}, gain = 0 }}", f"had {TRIALS} trials each"),
-        ("well_enough = { trials = 1000, gain = 1 }", "another hour is expected to win"),
+        (f"well_enough = {{ trials = {TRIALS}, gain = 0 }}", f"{TRIALS} trials a task were spent"),
+        ("well_enough = { trials = 1000, gain = 1 }", "another hour is to win"),
     ],
 )
 def test_what_is_tuned_well_enough_is_skipped(
@@ -286,7 +286,7 @@ def test_a_night_that_is_under_way_keeps_its_priorities(nights: Nights, store: S
     nights.model("a")
     with StandInWorker(store):
         nights.run(nights.file("a"))
-        with pytest.raises(UsageError, match="another name or priority"):
+        with pytest.raises(UsageError, match="with priority 1;"):
             nights.run(nights.file("path = 'a.onnx'\npriority = 2"))
 
 
