@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Select, false, func, select, text
+from sqlalchemy import false, func, select, text
 from sqlalchemy.orm import Session
 
 from tunebook.cache.errors import NotFoundError
@@ -155,10 +155,8 @@ def detailed_record(session: Session, record_id: int) -> DetailedRecord:
     )
 
 
-def _narrowed(
-    session: Session, statement: Select[tuple[int]], wanted: RecordFilter
-) -> Select[tuple[int]]:
-    """A select of records with what the filter asks for."""
+def _narrowed(session: Session, statement: Any, wanted: RecordFilter) -> Any:
+    """A select of records with what the filter asks for (SQLAlchemy 2.0 and 2.1 type it apart)."""
     if wanted.key is not None:
         ids = find_ids(session, wanted.key)
         if ids is None:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 
-from sqlalchemy import Select, false, func, select, tuple_
+from sqlalchemy import false, func, select, tuple_
 from sqlalchemy.orm import Session
 
 from tunebook.cache.errors import NotFoundError
@@ -162,9 +163,8 @@ def listed_peaks(session: Session) -> tuple[ListedPeak, ...]:
     )
 
 
-def _narrowed(
-    session: Session, statement: Select[tuple[object, ...]], wanted: ScheduleFilter
-) -> Select[tuple[object, ...]]:
+def _narrowed(session: Session, statement: Any, wanted: ScheduleFilter) -> Any:
+    """A select with what the filter asks for (SQLAlchemy 2.0 and 2.1 type it apart)."""
     if wanted.key is not None:
         ids = find_ids(session, wanted.key)
         if ids is None:
@@ -189,7 +189,7 @@ def _models(session: Session, ids: Sequence[int]) -> dict[int, int]:
         .where(ModelRow.target_id.in_(ids))
         .group_by(ModelRow.target_id)
     )
-    return {target: count for target, count in counted}
+    return {row[0]: row[1] for row in counted}
 
 
 def _schedules(session: Session, ids: Sequence[int]) -> dict[tuple[int, bool], int]:

@@ -50,7 +50,7 @@ class BoardClasses(BaseModel):
     """All board classes, by name."""
 
     items: list[BoardClassDocument]
-    next: None = Field(None, description="Always null: they are few.")
+    next: None = Field(default=None, description="Always null: they are few.")
 
 
 @router.get("/boards", summary="List boards")

@@ -53,7 +53,8 @@ class LimitsDocument(BaseModel):
 
     @model_validator(mode="after")
     def _limits_something(self) -> LimitsDocument:
-        if self.trials is self.seconds is self.board_seconds is self.deadline is None:
+        limits = (self.trials, self.seconds, self.board_seconds, self.deadline)
+        if all(limit is None for limit in limits):
             raise ValueError("it limits nothing; give trials, seconds, board_seconds or deadline")
         return self
 
