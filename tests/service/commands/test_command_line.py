@@ -16,7 +16,7 @@ from tunebook.service.cli import run
 
 COMMANDS = [
     *(["tune"], ["build"], ["lookup"], ["key"], ["target"], ["import"], ["export"], ["demo"]),
-    ["plan"],
+    *(["plan"], ["nightly"], ["check"], ["submit"]),
     ["db", "upgrade"],
     *(["token", "create"], ["token", "list"], ["token", "revoke"]),
 ]
@@ -30,12 +30,26 @@ def test_every_command_explains_itself_and_can_speak_json(
     assert "--json" in capfd.readouterr().out
 
 
-@pytest.mark.parametrize("command", [one for one in COMMANDS if one != ["target"]], ids=" ".join)
+@pytest.mark.parametrize(
+    "command",
+    [one for one in COMMANDS if one not in (["target"], ["nightly"], ["submit"])],
+    ids=" ".join,
+)
 def test_every_command_with_a_database_takes_it_from_the_environment(
     command: list[str], capfd: pytest.CaptureFixture[str]
 ) -> None:
     run([*command, "--help"])
     assert "TUNEBOOK_DATABASE_URL" in capfd.readouterr().out
+
+
+@pytest.mark.parametrize(
+    "command", ["build", "lookup", "check", "plan", "nightly", "submit"], ids=str
+)
+def test_every_command_with_a_coordinator_takes_it_from_the_environment(
+    command: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    run([command, "--help"])
+    assert "TUNEBOOK_SERVER" in capfd.readouterr().out
 
 
 @pytest.mark.parametrize(
