@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
+from tunebook.cache.revisions import RevisionWatch
 from tunebook.cache.store import Store
 from tunebook.cache.tokens import Role
 from tunebook.service.api.authentication import KnownTokens
@@ -103,10 +104,17 @@ def test_what_is_no_secret_needs_no_token(make_client: MakeClient, path: str) ->
     assert make_client().get(path, headers=stale).status_code == 200
 
 
+@pytest.mark.parametrize("is_quick", [True, False], ids=["as of a file", "as of a server"])
 def test_a_revoked_token_is_refused_by_the_very_next_request(
-    make_client: MakeClient, store: Store, database: str
+    make_client: MakeClient,
+    store: Store,
+    database: str,
+    monkeypatch: pytest.MonkeyPatch,
+    is_quick: bool,
 ) -> None:
-    """It is revoked by another process, as far as the coordinator can tell."""
+    """It is revoked by another process, as far as the coordinator can tell. The way of a database
+    server, which is asked in a thread, is taken to the file too."""
+    monkeypatch.setattr(RevisionWatch, "is_quick", is_quick)
     client = make_client()
     made = store.tokens.create("night", Role.READ)
     headers = {"Authorization": f"Bearer {made.secret}"}
