@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections import Counter
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -138,6 +140,16 @@ def test_every_operation_that_takes_json_has_an_example(document: dict[str, Any]
     for name, schema in taken:
         resolved = document["components"]["schemas"][schema["$ref"].rpartition("/")[2]]
         assert resolved.get("examples"), name
+
+
+def test_the_document_for_people_has_the_same_addresses(document: dict[str, Any]) -> None:
+    text = (Path(__file__).parents[3] / "docs" / "api.md").read_text()
+    told = set(re.findall(r"^\| `([A-Z]+ /[^`]*)` \|", text, re.MULTILINE))
+    assert told == {
+        name.replace("/api/v1", "")
+        for name, _ in operations(document)
+        if name.partition(" ")[2].startswith("/api/v1/")
+    }
 
 
 def with_what_is_there(case: schemathesis.Case) -> None:
