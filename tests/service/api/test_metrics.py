@@ -5,14 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
+from cache_samples import A76, BOARD, COMPILER, conv, failure, measure, success
 from fastapi.testclient import TestClient
 from prometheus_client.parser import text_string_to_metric_families
 
 from tunebook.cache.activity import Activity, TrialClass
 from tunebook.cache.errors import DatabaseError
+from tunebook.cache.store import Store
 from tunebook.cache.tokens import Role
 from tunebook.service.api.metrics import Metrics
 
+KNOWN, UNKNOWN = conv(56).key, conv(28).key
 MakeClient = Callable[..., TestClient]
 
 
@@ -37,6 +40,27 @@ def test_a_coordinator_tells_what_it_did(make_client: MakeClient) -> None:
     assert response.headers["content-type"].startswith("text/plain")
     assert samples(response.text, "tunebook_database_seconds_count")[("read",)] > 0
     assert set(samples(response.text, "tunebook_open_rounds")) == {("claimed",), ("free",)}
+
+
+def test_what_workers_store_and_pipelines_ask_is_told(
+    make_client: MakeClient, store: Store
+) -> None:
+    client = make_client(Role.READ, pipelines=("vision",))
+    measure(store, conv(56), {"a": success(1.0, board_seconds=2.5), "b": failure()})
+    asked = [{"op": one.op, "buffers": one.buffers, "hash": one.hash} for one in (KNOWN, UNKNOWN)]
+    answer = client.post(
+        "/api/v1/lookups",
+        json={"target": A76, "compiler": COMPILER, "workloads": asked, "pipeline": "vision"},
+    )
+    assert answer.json()["counts"] == {"hits": 0, "misses": 2}
+    text = client.get("/metrics").text
+    assert samples(text, "tunebook_trials_total") == {(BOARD, "measured"): 1, ("", "run"): 1}
+    assert samples(text, "tunebook_board_seconds") == {(): 2.5}
+    counted = samples(text, "tunebook_lookups_total")
+    assert {labels[:2] for labels in counted} == {
+        ("unverified", "vision"),
+        ("never-tuned", "vision"),
+    }
 
 
 def test_look_ups_are_counted_by_target_pipeline_and_outcome() -> None:
