@@ -215,6 +215,11 @@ class Client:
         except OSError as error:
             raise ModelError(f"{path} cannot be read: {error.strerror}; give a file") from None
 
+    def read(self, digest: str) -> Iterator[bytes]:
+        """A model's file in pieces, as `ModelFiles.read` gives it; needs the role worker. Raises
+        NotFoundError before the first."""
+        return self._requests.pieces(f"/models/{digest}")
+
     def _look_up(self, question: Mapping[str, Any]) -> LookupAnswer:
         asked = {**question, "on_miss": "report", "pipeline": self._pipeline}
         found = self._read(LookupDocument, "POST", "/lookups", asked)

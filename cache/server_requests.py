@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -82,6 +82,16 @@ class ServerRequests:
         if response is None:
             raise self._unreachable(fault)
         return self._checked(response)
+
+    def pieces(self, path: str) -> Iterator[bytes]:
+        """What a GET for a path below the API is answered with, as it arrives; asked once."""
+        try:
+            with self._http.stream("GET", self.url + API + path) as response:
+                if not response.is_success:
+                    response.read()
+                yield from self._checked(response).iter_bytes()
+        except httpx.RequestError as error:
+            raise self._unreachable(error) from None
 
     def _checked(self, response: httpx.Response) -> httpx.Response:
         if response.is_success:

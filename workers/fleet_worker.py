@@ -25,7 +25,7 @@ from tunebook.workers.worker_presence import Activity, WorkerPresence
 
 _log = logging.getLogger(__name__)
 
-_LOOK_SECONDS = 0.5
+_LOOK_SECONDS = 1.0
 # From being told to stop to having left: what is in C++ by then is left to the kernel.
 _LEAVING_SECONDS = 3.0
 # Building and measuring overlap where the boards are other machines.

@@ -95,7 +95,9 @@ def worker(
 
 def _model_source(models: str | None) -> ModelSource:
     if models is not None and models.startswith(("http://", "https://")):
-        raise NotImplementedError
+        from tunebook.cache.client import Client
+
+        return Client(models)
     from tunebook.cache.model_files import ModelFiles
 
     return ModelFiles(models)

@@ -30,7 +30,7 @@ def test_a_worker_that_dies_is_started_again_and_leaves_with_the_coordinator(
     is_gone: Callable[[int], bool],
 ) -> None:
     workers = EmbeddedWorkers(
-        1, db=database, models=str(tmp_path), boards="local", tracker=None, pauses=AT_ONCE
+        1, db=database, models=str(tmp_path), boards=["local"], pauses=AT_ONCE
     )
     assert workers.fault() is not None
     workers.start()
@@ -50,14 +50,14 @@ def test_a_worker_that_dies_is_started_again_and_leaves_with_the_coordinator(
 
 
 def test_a_worker_that_cannot_work_is_a_fault_with_its_exit_code(
-    tmp_path: Path, eventually: Eventually
+    database: str, tmp_path: Path, eventually: Eventually
 ) -> None:
     workers = EmbeddedWorkers(
-        1, db=str(tmp_path / "no" / "folder" / "tunebook.db"), models=str(tmp_path), tracker=None
+        1, db=database, models=str(tmp_path), boards=["boards without tracker"]
     )
     workers.start()
     try:
-        eventually(lambda: "exit code" in (workers.fault() or ""), "its end is told")
+        eventually(lambda: "exit code 2" in (workers.fault() or ""), "its end is told")
     finally:
         workers.stop()
 
@@ -68,7 +68,7 @@ def test_a_worker_leaves_when_the_coordinator_is_killed(
     program = f"""
         import time
         from tunebook.service.api.embedded_worker import EmbeddedWorkers
-        EmbeddedWorkers(1, db={database!r}, models={str(tmp_path)!r}, boards="local").start()
+        EmbeddedWorkers(1, db={database!r}, models={str(tmp_path)!r}, boards=["local"]).start()
         time.sleep(600)
     """
     coordinator = subprocess.Popen([sys.executable, "-c", textwrap.dedent(program)])
