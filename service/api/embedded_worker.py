@@ -42,14 +42,15 @@ class EmbeddedWorkers:
         *,
         db: str | None,
         models: str | None,
-        boards: str | None = None,
+        boards: Sequence[str] = (),
         tracker: str | None = None,
         pauses: RestartPauses | None = None,
     ) -> None:
-        options = {"--models": models, "--boards": boards, "--tracker": tracker}
+        options = [("--models", models), ("--tracker", tracker)]
+        options += [("--boards", one) for one in boards]
         command = [
             *(sys.executable, "-m", "tunebook.service.cli", "worker", "--until-input-ends"),
-            *(word for name, value in options.items() if value for word in (name, value)),
+            *(word for name, value in options if value for word in (name, value)),
         ]
         # The database's address may hold a password, which a command line shows to everybody.
         environment = {**os.environ, **({DATABASE_VARIABLE: db} if db else {})}

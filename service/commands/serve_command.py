@@ -11,7 +11,7 @@ import typer
 
 from tunebook.cache.errors import ExitCode, ServerError
 from tunebook.cache.store import Store
-from tunebook.service.commands.options import Boards, DatabaseUrl, Tracker, open_store
+from tunebook.service.commands.options import DatabaseUrl, Tracker, open_store
 from tunebook.service.commands.output import print_text
 
 if TYPE_CHECKING:
@@ -66,7 +66,14 @@ def serve(
         int,
         typer.Option("--workers", min=0, max=64, help="Workers to run as child processes."),
     ] = 1,
-    boards: Boards = None,
+    boards: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--boards",
+            metavar="CLASS[@HOST:PORT]",
+            help="Boards that the workers serve, as `tunebook worker` takes them; repeatable.",
+        ),
+    ] = None,
     tracker: Tracker = None,
     db: DatabaseUrl = None,
 ) -> int:
@@ -86,7 +93,7 @@ def serve(
         models=models,
     )
     with open_store(db) as store:
-        _run(listening, settings, store, _workers(workers, db, models, boards, tracker))
+        _run(listening, settings, store, _workers(workers, db, models, boards or [], tracker))
     return ExitCode.OK
 
 
@@ -129,7 +136,7 @@ def _names(listening: Listening, given: list[str]) -> tuple[str, ...]:
 
 
 def _workers(
-    count: int, db: str | None, models: str | None, boards: str | None, tracker: str | None
+    count: int, db: str | None, models: str | None, boards: list[str], tracker: str | None
 ) -> WorkerProcesses | None:
     if count == 0:
         return None
