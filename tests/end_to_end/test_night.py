@@ -69,10 +69,10 @@ class Team:
         places = {f"XDG_{name}_HOME": str(self.folder / name.lower()) for name in names}
         return {**os.environ, **places, "TUNEBOOK_SERVER": self.url}
 
-    def serve(self) -> subprocess.Popen[bytes]:
+    def serve(self, name: str) -> subprocess.Popen[bytes]:
         """Starts the coordinator with its worker."""
         options = ("--db", self.database, "--models", self.folder / "models", "--port", self.port)
-        return self.start("serve", *options, name="serve")
+        return self.start("serve", *options, name=name)
 
     def start(self, *arguments: object, name: str) -> subprocess.Popen[bytes]:
         with (self.folder / name).open("ab") as log:
@@ -119,20 +119,20 @@ def team(tmp_path: Path, command: list[str], onnx_models: ModuleType) -> Iterato
 def test_a_night_survives_the_end_of_its_coordinator_and_its_own(
     team: Team, eventually: Eventually
 ) -> None:
-    coordinator = team.serve()
-    eventually(lambda: "Tunebook is at" in team.log("serve"), "the coordinator listens")
-    night = team.start("nightly", "nightly.toml", name="first")
-    eventually(lambda: "convolution on this machine: running" in team.log("first"), "it searches")
-    coordinator.kill()
-    coordinator.wait()
-    eventually(lambda: "does not answer" in team.log("first"), "the night notices")
-    assert night.poll() is None
-    night.kill()
-    team.serve()
+    coordinator = team.serve("first coordinator")
+    eventually(lambda: "Tunebook is at" in team.log("first coordinator"), "it listens")
+    killed = team.start("nightly", "nightly.toml", name="killed")
+    eventually(lambda: "convolution on this machine: queued" in team.log("killed"), "it submits")
+    killed.kill()
 
     summaries = ("--summary", "night.md", "--summary", "night.json")
-    last = team.start("nightly", "nightly.toml", *summaries, name="last")
-    assert last.wait(120) == ExitCode.OK, team.log("last")
+    night = team.start("nightly", "nightly.toml", *summaries, name="night")
+    eventually(lambda: "convolution on this machine: running" in team.log("night"), "it searches")
+    coordinator.kill()
+    coordinator.wait()
+    eventually(lambda: "does not answer" in team.log("night"), "the night notices")
+    team.serve("second coordinator")
+    assert night.wait(120) == ExitCode.OK, team.log("night")
     summary = json.loads(team.log("night.json"))
     assert_summed_up(summary)
     assert_measured_once(team.database)
@@ -172,8 +172,21 @@ def assert_checked(team: Team, digests: list[str], target: str) -> None:
         hit = team.run("check", "convolution.onnx", digests[1], *asked, *places)
         assert hit.returncode == ExitCode.OK, hit.stderr
         assert [one["hit_rate"] for one in json.loads(hit.stdout)["models"]] == [1.0, 1.0]
+    assert_split_here(team, target)
     other = f"{target} -opt-level=1"
     lost = team.run("check", "convolution.onnx", "--target", other, GITHUB_ACTIONS="true")
     assert lost.returncode == ExitCode.SERVER
     assert lost.stdout.startswith("::error title=tunebook check could not ask::the model ")
     assert lost.stderr.count("\n") == 1
+
+
+def assert_split_here(team: Team, target: str) -> None:
+    """A model that nobody split for a target is split by who asks, where TVM is installed."""
+    other = f"{target} -opt-level=1"
+    asked = team.start("check", "convolution.onnx", "--target", other, "--json", name="split")
+    assert asked.wait(60) == ExitCode.MISS, team.log("split")
+    log = team.log("split")
+    (model,) = json.loads(log[log.index("{") : log.rindex("}") + 1])["models"]
+    assert (model["hits"], model["wanted"]) == (0, 1)
+    assert model["misses"][0]["reason"] == "other-target"
+    assert f"--server {team.url}" in model["misses"][0]["mending_command"]
