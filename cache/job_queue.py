@@ -119,6 +119,12 @@ class JobQueue:
         with self._database.writing() as session:
             return submitted_jobs.submit(session, request, budget, idempotency)
 
+    def made_job(self, idempotency: Idempotency) -> int | None:
+        """The job that an earlier request with this key made; None where it made none. Raises
+        IdempotencyError for a key that was used for something else."""
+        with self._database.reading() as session:
+            return made_before(session, "job", idempotency)
+
     def job(self, job_id: int) -> Job:
         """A job as it stands. Raises NotFoundError. Its tasks are `Store.task_states`."""
         with self._database.reading() as session:

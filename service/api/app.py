@@ -35,6 +35,7 @@ from tunebook.service.api import (
 from tunebook.service.api.authentication import OPENAPI, Authentication
 from tunebook.service.api.command_runner import CommandRunner
 from tunebook.service.api.job_event_feed import JobEventFeed
+from tunebook.service.api.job_keeper import JobKeeper
 from tunebook.service.api.limits import BodyLimits
 from tunebook.service.api.lookup_desk import LookupDesk
 from tunebook.service.api.metrics import Metrics
@@ -141,6 +142,9 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     async with AsyncExitStack() as ends:
         ends.callback(app.state.lookups.stop)
         app.state.lookups.start()
+        keeper = JobKeeper(app.state.store.queue, look_seconds=app.state.settings.look_seconds)
+        ends.callback(keeper.stop)
+        keeper.start()
         if workers is not None:
             ends.callback(workers.stop)
             workers.start()

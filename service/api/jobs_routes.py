@@ -63,29 +63,16 @@ def submit_job(
     waits until somebody does. Two open jobs for the same model, target and class, each with a
     budget of its own, share that budget, whose limits become the larger of each.
     """
-    if not files.exists(submission.model):
-        raise Problem(
-            "bad-model",
-            f"the model {submission.model} is not stored here; upload it with "
-            f"PUT /api/v1/models/{submission.model}, and submit the job again",
-        )
-    wish = JobRequest(
-        digest=submission.model,
-        shapes=shapes_text(submission.shapes),
-        target=_target(store, submission),
-        board_class=submission.board_class,
-        choices="" if submission.layout is None else str(Choices(submission.layout)),
-        name=submission.name,
-        priority=submission.priority,
-    )
-    made = store.queue.submit(
-        wish,
-        submission.budget_use(),
-        idempotency(f"token-{token.id}", idempotency_key, "jobs", submission),
-    )
-    response.status_code = 201 if made.created else 200
-    response.headers["Location"] = f"{request.url.path}/{made.job_id}"
-    return _document(store, store.queue.job(made.job_id))
+    asked = idempotency(f"token-{token.id}", idempotency_key, "jobs", submission)
+    # First of all: what let the first request through may be gone by the time of a retry.
+    made = None if asked is None else store.queue.made_job(asked)
+    created = made is None
+    if made is None:
+        answer = store.queue.submit(_wish(store, files, submission), submission.budget_use(), asked)
+        made, created = answer.job_id, answer.created
+    response.status_code = 201 if created else 200
+    response.headers["Location"] = f"{request.url.path}/{made}"
+    return _document(store, store.queue.job(made))
 
 
 @router.get("/jobs", summary="List jobs")
@@ -135,6 +122,25 @@ def cancel_job(job_id: RowId, store: StoreOf, token: Submitter) -> JobDocument:
 def _document(store: Store, job: Job) -> JobDocument:
     tasks = () if job.model_id is None else store.task_states(job.id)
     return job_document(job, tasks, store.queue.trials(job.id))
+
+
+def _wish(store: Store, files: ModelFiles, submission: JobSubmission) -> JobRequest:
+    """What is submitted. Raises a problem for a model that is not there, and TargetError."""
+    if not files.exists(submission.model):
+        raise Problem(
+            "bad-model",
+            f"the model {submission.model} is not stored here; upload it with "
+            f"PUT /api/v1/models/{submission.model}, and submit the job again",
+        )
+    return JobRequest(
+        digest=submission.model,
+        shapes=shapes_text(submission.shapes),
+        target=_target(store, submission),
+        board_class=submission.board_class,
+        choices="" if submission.layout is None else str(Choices(submission.layout)),
+        name=submission.name,
+        priority=submission.priority,
+    )
 
 
 def _target(store: Store, submission: JobSubmission) -> str:

@@ -11,11 +11,16 @@ LOOPBACK_NAMES = ("localhost", "127.0.0.1", "::1")
 class Limits:
     """How much one request, and one client, may ask for.
 
+    Bodies that are read at once hold `held_bytes` at most; each has to arrive within `body_seconds`
+    (uploads of models take as long as they do). `unknown_body_bytes` is for whoever shows no token.
     A rate is requests a second with a burst of so many at once; those of tokens are counted for
     each token, those of addresses for whoever shows none, or one that is not good.
     """
 
     body_bytes: int = 8 * 2**20
+    unknown_body_bytes: int = 64 * 2**10
+    held_bytes: int = 256 * 2**20
+    body_seconds: float = 60.0
     model_bytes: int = 2 * 2**30
     import_bytes: int = 2**30
     workloads: int = 2_000
@@ -43,4 +48,5 @@ class Settings:
     pipelines: tuple[str, ...] = ()
     limits: Limits = field(default_factory=Limits)
     heartbeat_seconds: float = 15.0
+    look_seconds: float = 5.0
     scrape_seconds: float = 2.0

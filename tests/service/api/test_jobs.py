@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import pytest
-from cache_samples import A53, A76, BOARD, candidates, conv, failure, propose_all, success
+from cache_samples import A53, A76, BOARD, candidates, conv, failure, propose_all, run_sql, success
 from fastapi.testclient import TestClient
 from job_samples import DIGEST, announce, split, submission, submit, upload
 
@@ -151,6 +153,19 @@ class TestRetrying:
         assert (first.status_code, second.status_code) == (201, 200)
         assert second.json() == first.json()
         assert second.headers["Location"] == first.headers["Location"]
+
+    def test_a_retry_is_answered_though_what_let_the_first_one_through_is_gone(
+        self, client: TestClient, store: Store, tmp_path: Path
+    ) -> None:
+        headers = {"Idempotency-Key": "one"}
+        announce(store, 4)
+        body = submission(target=NO_CORES)
+        first = client.post("/api/v1/jobs", json=body, headers=headers)
+        store.fleet.leave("worker-1")
+        shutil.rmtree(tmp_path / "models")
+        second = client.post("/api/v1/jobs", json=body, headers=headers)
+        assert (first.status_code, second.status_code) == (201, 200)
+        assert second.json()["id"] == first.json()["id"]
 
     def test_many_retries_at_once_make_one_job(self, client: TestClient) -> None:
         def post(_: int) -> tuple[int, int]:
@@ -297,6 +312,37 @@ class TestCancelling:
         client.delete(f"/api/v1/jobs/{first['id']}")
         left = client.get(f"/api/v1/jobs/{second['id']}").json()
         assert (left["state"], left["budget"]["trials"]["limit"]) == ("queued", 150)
+
+
+class TestWithoutAnyWorker:
+    @pytest.fixture
+    def client(self, make_client: Callable[..., TestClient]) -> TestClient:
+        made = make_client(Role.SUBMIT, look_seconds=0.05)
+        upload(made)
+        return made
+
+    def test_a_job_whose_deadline_comes_ends(
+        self, client: TestClient, database: str, eventually: Callable[..., None]
+    ) -> None:
+        job = submit(client, budget={"deadline": FUTURE})["id"]
+        run_sql(database, "UPDATE budgets SET deadline = :past", past="2026-01-02 06:00:00")
+
+        def has_ended() -> bool:
+            document = client.get(f"/api/v1/jobs/{job}").json()
+            return (document["state"], document["reason"]) == ("done", "deadline")
+
+        eventually(has_ended, "the job ended")
+
+    def test_a_job_that_waits_is_told_of_by_an_event(
+        self, client: TestClient, store: Store, eventually: Callable[..., None]
+    ) -> None:
+        job = submit(client)["id"]
+
+        def is_told() -> bool:
+            states = [event.data["state"] for event in store.queue.events(job)]
+            return states == ["queued", "waiting"]
+
+        eventually(is_told, "an event said that the job waits")
 
 
 class TestListing:
