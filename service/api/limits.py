@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
 import zlib
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from tunebook.service.api.bodies import BodyReader, HeldBodies, check_size
 from tunebook.service.api.problems import Problem
 from tunebook.service.api.settings import Limits
 
 _GZIP_WINDOW = zlib.MAX_WBITS | 16
-# Within this a body has to have arrived; uploads of models may take as long as they do.
-_ARRIVAL_SECONDS = 60.0
 
 
 class BodyLimits:
@@ -24,6 +22,7 @@ class BodyLimits:
     def __init__(self, app: ASGIApp, *, limits: Limits) -> None:
         self._app = app
         self._limits = limits
+        self._held = HeldBodies(limits.held_bytes)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http" or scope["method"] in ("GET", "HEAD"):
@@ -37,14 +36,22 @@ class BodyLimits:
             return
         if encoding not in ("", "identity", "gzip"):
             raise _unsupported(encoding)
-        _check_size(length, self._limits.body_bytes)
-        body = await _read_in_time(receive, self._limits.body_bytes)
-        if body is None:
-            return
-        if encoding == "gzip":
-            body = unpack(body, self._limits.body_bytes)
-            scope = {**scope, "headers": _unpacked_headers(scope, len(body))}
-        await self._app(scope, _replay(body, receive), send)
+        limit = self._body_bytes(scope)
+        check_size(length, limit)
+        with BodyReader(self._held, limit) as reader:
+            body = await reader.read(receive, self._limits.body_seconds)
+            if body is None:
+                return
+            if encoding == "gzip":
+                body = unpack(body, limit)
+                reader.add(len(body))
+                scope = {**scope, "headers": _unpacked_headers(scope, len(body))}
+            await self._app(scope, _replay(body, receive), send)
+
+    def _body_bytes(self, scope: Scope) -> int:
+        """How large a body may be that is read here: little, from whoever shows no token."""
+        known = scope.get("state", {}).get("token") is not None
+        return self._limits.body_bytes if known else self._limits.unknown_body_bytes
 
     def _streamed_bytes(self, scope: Scope) -> int | None:
         """How large a body may be that is handed on as it arrives; None for any other."""
@@ -62,7 +69,7 @@ def unpack(packed: bytes, limit: int) -> bytes:
         body = unpacker.decompress(packed, limit + 1)
     except zlib.error:
         raise Problem("invalid", "the body is no gzip, as its Content-Encoding says") from None
-    _check_size(len(body), limit)
+    check_size(len(body), limit)
     if not unpacker.eof or unpacker.unused_data:
         raise Problem("invalid", "the gzip of the body is cut short, or more follows after it")
     return body
@@ -82,15 +89,6 @@ def _declared(scope: Scope) -> tuple[int, str]:
     return length, encoding
 
 
-def _check_size(size: int, limit: int) -> None:
-    if size > limit:
-        raise Problem(
-            "too-large",
-            f"the body is larger than the {limit} bytes that are accepted here",
-            members={"limit": limit},
-        )
-
-
 def _unsupported(encoding: str) -> Problem:
     return Problem(
         "unsupported-media",
@@ -106,43 +104,6 @@ def _refuse_packed(encoding: str) -> None:
             "models and archives are sent as they are, without a Content-Encoding",
             headers={"Accept-Encoding": "identity"},
         )
-
-
-async def _read_in_time(receive: Receive, limit: int) -> bytes | None:
-    """The body; None where the client has gone. Raises Problem where it does not arrive."""
-    task = asyncio.current_task()
-    late = False
-
-    def interrupt() -> None:
-        nonlocal late
-        late = True
-        if task is not None:
-            task.cancel()
-
-    # A timer costs a hundredth of asyncio.wait_for, which makes a task of its own.
-    timer = asyncio.get_running_loop().call_later(_ARRIVAL_SECONDS, interrupt)
-    try:
-        return await _read(receive, limit)
-    except asyncio.CancelledError:
-        if not late:
-            raise
-        raise Problem("request-timeout", "the body of the request did not arrive") from None
-    finally:
-        timer.cancel()
-
-
-async def _read(receive: Receive, limit: int) -> bytes | None:
-    chunks: list[bytes] = []
-    size = 0
-    while True:
-        message = await receive()
-        if message["type"] == "http.disconnect":
-            return None
-        chunks.append(message.get("body", b""))
-        size += len(chunks[-1])
-        _check_size(size, limit)
-        if not message.get("more_body", False):
-            return b"".join(chunks)
 
 
 def _replay(body: bytes, receive: Receive) -> Receive:
@@ -161,14 +122,14 @@ def _replay(body: bytes, receive: Receive) -> Receive:
 
 def _counted(receive: Receive, declared: int, limit: int) -> Receive:
     """Hands on what arrives, and refuses more than the limit."""
-    _check_size(declared, limit)
+    check_size(declared, limit)
     size = 0
 
     async def receive_counted() -> Message:
         nonlocal size
         message = await receive()
         size += len(message.get("body", b""))
-        _check_size(size, limit)
+        check_size(size, limit)
         return message
 
     return receive_counted

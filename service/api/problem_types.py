@@ -204,6 +204,12 @@ PROBLEM_TYPES = {
         "The database cannot be reached, is locked, full, or of another version. /readyz says "
         "which part is not ready; the coordinator's log has the details.",
     ),
+    "busy": ProblemType(
+        503,
+        "The coordinator is busy",
+        "There is no room for another request now. Wait for as many seconds as the header "
+        "Retry-After says.",
+    ),
     "not-ready": ProblemType(
         503,
         "The coordinator is not ready",

@@ -19,6 +19,8 @@ from tunebook.cache.token_file import is_loopback
 # What is still being answered after so long is cut off when the coordinator stops.
 _STOP_SECONDS = 3
 _WAITING_CONNECTIONS = 256
+# Clients that keep connections give them up earlier than this: else a request could meet its end.
+_IDLE_SECONDS = 30
 
 
 @dataclass(frozen=True)
@@ -128,6 +130,7 @@ def make_server(
         proxy_headers=listening.behind_proxy,
         forwarded_allow_ips=list(listening.proxies),
         timeout_graceful_shutdown=_STOP_SECONDS,
+        timeout_keep_alive=_IDLE_SECONDS,
     )
     return CoordinatorServer(config, stopping, started)
 

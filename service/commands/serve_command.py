@@ -112,6 +112,7 @@ def _run(
     def tell_started() -> None:
         leave_local_token(store.tokens, port)
         print_text(f"Tunebook is at {listening.url(port)}")
+        print_text("Its pages want a token: tunebook token create NAME")
 
     with closing(bound):
         app = create_app(settings, store, workers=workers)

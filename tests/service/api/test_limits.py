@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 import gzip
 import tracemalloc
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
 from hypothesis import given
 from hypothesis import strategies as st
+from starlette.types import Message, Receive, Scope, Send
 
 from tunebook.cache.tokens import Role
-from tunebook.service.api.limits import unpack
+from tunebook.service.api.limits import BodyLimits, unpack
 from tunebook.service.api.problems import Problem
 from tunebook.service.api.rates import Rate
 from tunebook.service.api.settings import Limits
@@ -155,6 +157,70 @@ def test_no_body_whatsoever_is_more_than_invalid(
     response = make_client(Role.ADMIN).post(path, content=body, headers=JSON)
     assert response.status_code in (400, 422)
     assert problem_of(response) in ("invalid", "bad-request")
+
+
+def test_little_is_read_of_whoever_shows_no_token(
+    make_client: MakeClient, problem_of: ProblemOf
+) -> None:
+    """The page's sign-in is such a body."""
+    page = {"Origin": "http://127.0.0.1:8470"}
+    response = make_client().post("/anything", content=b"x" * 70_000, headers=page)
+    assert response.status_code == 413
+    assert problem_of(response) == "too-large"
+
+
+async def no_answer(scope: Scope, receive: Receive, send: Send) -> None:
+    """An application that reads the body and answers nothing."""
+    await receive()
+
+
+def ask(limited: BodyLimits, receive: Receive) -> Coroutine[Any, Any, None]:
+    async def send(message: Message) -> None:
+        raise AssertionError("nothing is answered here")
+
+    scope = {"type": "http", "method": "POST", "path": "/", "headers": [], "state": {"token": 1}}
+    return limited(scope, receive, send)
+
+
+def test_a_body_that_does_not_arrive_is_given_up() -> None:
+    async def nothing() -> Message:
+        await asyncio.sleep(3600)
+        raise AssertionError("it was waited for")
+
+    limited = BodyLimits(no_answer, limits=Limits(body_seconds=0.01))
+    with pytest.raises(Problem) as raised:
+        asyncio.run(ask(limited, nothing))
+    assert raised.value.status == 408
+
+
+def test_bodies_of_all_requests_together_are_limited_and_forgotten_when_they_end() -> None:
+    """Each sends 600 bytes and waits, where 1,000 may be held."""
+    limited = BodyLimits(no_answer, limits=Limits(held_bytes=1000))
+
+    async def two_at_once() -> list[int]:
+        arrived = asyncio.Event()
+        sent = []
+
+        async def rest() -> Message:
+            if not sent:
+                sent.append(1)
+                return {"type": "http.request", "body": b"x" * 600, "more_body": True}
+            await arrived.wait()
+            return {"type": "http.request", "body": b"", "more_body": False}
+
+        async def whole() -> Message:
+            return {"type": "http.request", "body": b"x" * 600, "more_body": False}
+
+        first = asyncio.create_task(ask(limited, rest))
+        await asyncio.sleep(0)
+        with pytest.raises(Problem) as raised:
+            await ask(limited, whole)
+        arrived.set()
+        await first
+        await ask(limited, whole)
+        return [raised.value.status]
+
+    assert asyncio.run(two_at_once()) == [503]
 
 
 # --- rates -----------------------------------------------------------------------------------
