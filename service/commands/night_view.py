@@ -30,6 +30,8 @@ class NightProgressView:
             BarColumn(bar_width=30),
             TextColumn("{task.fields[told]}", markup=False),
             quiet=quiet,
+            # Drawing it ten times a second would disturb what is measured on this machine.
+            auto_refresh=False,
         )
         self._lines = self._bars.disable and not quiet
         self._night: TaskID | None = None
@@ -68,6 +70,7 @@ class NightProgressView:
             self._night, completed=done, total=total, told=_told(progress, self._now())
         )
         self._show_jobs(progress)
+        self._bars.refresh()
 
     def _show_jobs(self, progress: NightProgress) -> None:
         running = {

@@ -224,10 +224,16 @@ class Night:
             return ""
         enough = self._night.settings.well_enough
         if not self._coordinator.wants_trials(job, enough.trials):
-            return f"every schedule hits; {enough.trials} trials a task were spent, or find nothing"
+            return (
+                f"every schedule hits, and its tasks had {enough.trials} trials each, or the search "
+                f"finds nothing new"
+            )
         for _, gain in self._coordinator.expected_gains([job]):
             if gain.share < enough.gain:
-                return f"every schedule hits; another hour is to win {100 * gain.share:.1f} %"
+                return (
+                    f"every schedule hits, and another hour is expected to win "
+                    f"{100 * gain.share:.1f} %"
+                )
         return ""
 
     def _another_hour(self, results: Sequence[JobResult]) -> list[HourSummary]:

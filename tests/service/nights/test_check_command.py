@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from cache_samples import A53, A76, COMPILER, conv, serve
-from conftest import Nights
+from real_nights import Nights
 
 from tunebook.cache.errors import ExitCode
 from tunebook.cache.records import Model, Task, Workload

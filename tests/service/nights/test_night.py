@@ -7,7 +7,7 @@ from collections.abc import Callable
 from hashlib import sha256
 
 import pytest
-from conftest import TARGET, Nights, View
+from real_nights import TARGET, Nights, View
 from stand_in_worker import SLOWEST, TRIALS, UNTUNED, StandInWorker, workload_of
 
 from tunebook.cache.errors import BudgetError, ExitCode, ServerError, UsageError
@@ -104,8 +104,8 @@ def test_models_are_sent_once(nights: Nights, store: Store) -> None:
 @pytest.mark.parametrize(
     ("settings", "said"),
     [
-        (f"well_enough = {{ trials = {TRIALS}, gain = 0 }}", f"{TRIALS} trials a task were spent"),
-        ("well_enough = { trials = 1000, gain = 1 }", "another hour is to win"),
+        (f"well_enough = {{ trials = {TRIALS}, gain = 0 }}", f"had {TRIALS} trials each"),
+        ("well_enough = { trials = 1000, gain = 1 }", "another hour is expected to win"),
     ],
 )
 def test_what_is_tuned_well_enough_is_skipped(
