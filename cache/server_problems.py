@@ -24,6 +24,7 @@ from tunebook.cache.errors import (
 )
 from tunebook.cache.miss_documents import MissDocument, miss_of
 from tunebook.cache.misses import ScheduleMissError
+from tunebook.cache.retries import BUSY, GOING_AWAY
 
 # Errors that mean the same at a coordinator as here. Its database, for one, is not ours.
 _ERRORS: dict[str, type[TunebookError]] = {
@@ -89,7 +90,7 @@ def problem_error(server: str, status: int, body: bytes) -> TunebookError:
 
 
 def _error(status: int) -> type[ServerError]:
-    return UnreachableError if status >= 500 or status == 429 else ServerError
+    return UnreachableError if status in (BUSY, *GOING_AWAY) else ServerError
 
 
 def _miss_error(server: str, problem: _Problem) -> TunebookError:
