@@ -6,8 +6,8 @@ bound that shrinks with its trials. What is added to it:
 
 - The guess is one curve. With trials the best time falls as `trials ** -exponent`; the exponent is
   estimated from the task's rounds against an optimistic prior, as the rate of a process with a
-  gamma prior is. An exponent of one is Ansor's optimistic guess, and the bound: so many trials
-  again halve the time.
+  gamma prior is, and shrinks with each round that wins nothing. An exponent of one is Ansor's
+  optimistic guess, and the bound: so many trials again halve the time.
 - Gains are shares of the model's present latency, so that models and targets of all speeds compete
   under one budget, times the job's priority.
 - They are divided by the seconds that the round is expected to take, not by its trials.
@@ -24,8 +24,10 @@ from tunebook.cache.work import RoundProposal, TaskState
 # The prior of the exponent: what tasks show on average, and how much of a task's own past (in
 # natural logarithms of trials) weighs as much.
 _PRIOR_EXPONENT = 0.3
-_PRIOR_WEIGHT = 1.0
+_PRIOR_WEIGHT = 0.5
 _LARGEST_EXPONENT = 1.0
+# What best times differ by without one being better.
+_NOISE = 0.01
 # What a first success is expected to save of a task whose trials all failed so far.
 _FIRST_SUCCESS = 0.3
 # A task without any schedule makes every build of its model miss: it comes before all gains.
@@ -98,10 +100,9 @@ def present_latency(tasks: Sequence[TaskState]) -> float:
 def expected_saving(task: TaskState, trials: int) -> float:
     """Seconds of its model's latency that so many further trials of a task are expected to save."""
     if task.best_seconds is None:
-        # Its trials fail for a common cause more often than each for its own: Laplace's rule of
-        # succession, over rounds.
-        chance = 1 / (len(task.history) + 2)
-        return chance * _FIRST_SUCCESS * _present_seconds(task)
+        # Trials fail for a common cause more often than each for its own: every round of them
+        # halves the hope.
+        return math.pow(0.5, len(task.history) + 1) * _FIRST_SUCCESS * _present_seconds(task)
     return task.weight * (task.best_seconds - expected_best(task, trials))
 
 
@@ -125,7 +126,14 @@ def improvement_exponent(task: TaskState) -> float:
         won = math.log(reached[0] / reached[-1])
         passed = math.log(len(task.history) / (len(task.history) - len(reached) + 1))
     estimate = (_PRIOR_WEIGHT * _PRIOR_EXPONENT + won) / (_PRIOR_WEIGHT + passed)
-    return min(_LARGEST_EXPONENT, max(0.0, estimate))
+    return min(_LARGEST_EXPONENT, max(0.0, estimate)) * _chance_to_go_on(reached)
+
+
+def _chance_to_go_on(reached: Sequence[float]) -> float:
+    """How likely a task that has won nothing for some rounds is to win again: a search comes to an
+    end, which a curve without one does not know. Laplace's rule of succession over those rounds."""
+    stalled = sum(seconds <= reached[-1] * (1 + _NOISE) for seconds in reached[:-1])
+    return 2 / (2 + stalled)
 
 
 def expected_seconds_per_trial(

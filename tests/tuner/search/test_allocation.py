@@ -154,8 +154,8 @@ def test_without_a_limit_of_trials_a_small_task_still_gets_a_small_first_round()
 @pytest.mark.parametrize(
     ("history", "lowest", "highest"),
     [
-        ((1e-3,) * 40, 0.0, 0.1),
-        ((1e-3, 1e-3), 0.1, 0.2),
+        ((1e-3,) * 40, 0.0, 0.01),
+        ((1e-3, 1e-3), 0.05, 0.15),
         ((8e-3, 4e-3, 2e-3, 1e-3), 0.8, 1.0),
         ((1.0, 1e-9), 1.0, 1.0),
     ],
