@@ -100,7 +100,10 @@ def create_app(
     app.state.metrics = Metrics(store.watch_activity().read, scrape_seconds=settings.scrape_seconds)
     store.listen(app.state.metrics.observe_transaction)
     app.state.lookups = LookupDesk(
-        store, pipelines=settings.pipelines, observe=app.state.metrics.count_lookups
+        store,
+        pipelines=settings.pipelines,
+        observe=app.state.metrics.count_lookups,
+        answer_bytes=settings.limits.answer_bytes,
     )
     app.state.event_feed = JobEventFeed(store.queue.last_events)
     app.state.scripts = Scripts(store)

@@ -9,18 +9,24 @@ from starlette.concurrency import run_in_threadpool
 from tunebook.cache.revisions import Revision
 from tunebook.cache.store import Store
 from tunebook.service.api.lookup_counter import LookupCounter, Observe
-from tunebook.service.api.remembered_answers import RememberedAnswers
+from tunebook.service.api.remembered_answers import LIMIT_BYTES, RememberedAnswers
 
 
 class LookupDesk:
-    """`counter` counts every look-up between `start` and `stop`, `remembered` keeps answers."""
+    """`counter` counts every look-up between `start` and `stop`, `remembered` keeps answers in at
+    most so many bytes."""
 
     def __init__(
-        self, store: Store, *, pipelines: Iterable[str] = (), observe: Observe | None = None
+        self,
+        store: Store,
+        *,
+        pipelines: Iterable[str] = (),
+        observe: Observe | None = None,
+        answer_bytes: int = LIMIT_BYTES,
     ) -> None:
         self._revisions = store.revisions
         self.counter = LookupCounter(store.statistics, named=pipelines, observe=observe)
-        self.remembered = RememberedAnswers()
+        self.remembered = RememberedAnswers(answer_bytes)
 
     def start(self) -> None:
         """Begins to store what is counted. Raises DatabaseError."""

@@ -13,6 +13,7 @@ class Limits:
 
     Bodies that are read at once hold `held_bytes` at most; each has to arrive within `body_seconds`
     (uploads of models take as long as they do). `unknown_body_bytes` is for whoever shows no token.
+    `answer_bytes` is what answers to look-ups take that are kept in memory.
     A rate is requests a second with a burst of so many at once; those of tokens are counted for
     each token, those of addresses for whoever shows none, or one that is not good.
     """
@@ -20,6 +21,7 @@ class Limits:
     body_bytes: int = 8 * 2**20
     unknown_body_bytes: int = 64 * 2**10
     held_bytes: int = 256 * 2**20
+    answer_bytes: int = 256 * 2**20
     body_seconds: float = 60.0
     model_bytes: int = 2 * 2**30
     import_bytes: int = 2**30
