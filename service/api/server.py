@@ -18,6 +18,7 @@ from tunebook.cache.token_file import is_loopback
 
 # What is still being answered after so long is cut off when the coordinator stops.
 _STOP_SECONDS = 3
+_EVERY_ADDRESS = ("0.0.0.0", "::", "")
 _WAITING_CONNECTIONS = 256
 # Clients that keep connections give them up earlier than this: else a request could meet its end.
 _IDLE_SECONDS = 30
@@ -78,7 +79,8 @@ class Listening:
     def url(self, port: int) -> str:
         """The address to use it at, with the port that it got."""
         scheme = "http" if self.certificate is None else "https"
-        host = f"[{self.host}]" if ":" in self.host else self.host
+        host = socket.gethostname() if self.host in _EVERY_ADDRESS else self.host
+        host = f"[{host}]" if ":" in host else host
         return f"{scheme}://{host}:{port}"
 
     def _cannot_listen(self, error: OSError) -> ServerError:
