@@ -7,6 +7,7 @@ import os
 import socket
 import threading
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 
@@ -71,6 +72,7 @@ class _FleetWorker:
     def __init__(self, context: FleetContext, classes: Sequence[BoardClass]) -> None:
         self._context = context
         self._classes = classes
+        self._looks = ThreadPoolExecutor(len(classes) or 1, thread_name_prefix="look")
         self._builds = SharedBuilds(lambda: open_build_pool(context.settings))
         self._lanes = [
             Lane(context, of_lane, self._builds, loops=loops) for of_lane, loops in _lanes(classes)
@@ -82,9 +84,10 @@ class _FleetWorker:
         presence = WorkerPresence(
             context.store, context.name, compiler_text(), context.activity, self._look
         )
-        with ExitStack() as boards:
+        with ExitStack() as ends:
             for one in self._classes:
-                boards.callback(one.close)
+                ends.callback(one.close)
+            ends.callback(self._looks.shutdown)
             with presence:
                 names = [one.name for one in self._classes]
                 _log.info("ready", extra={**told, "board_classes": ", ".join(names)})
@@ -99,7 +102,9 @@ class _FleetWorker:
         return ended
 
     def _look(self) -> list[ServedBoard]:
-        return [board for one in self._classes for board in one.look()]
+        """All at once: a tracker that does not answer must not hold up the beat."""
+        found = self._looks.map(BoardClass.look, self._classes)
+        return [board for boards in found for board in boards]
 
     def _watch(self) -> None:
         """Until the stop; ends the jobs that have nothing left to do meanwhile."""

@@ -36,10 +36,10 @@ class PlannedJob:
     keys: frozenset[ScheduleKey]
     untried: int
 
-    @property
-    def kind(self) -> tuple[str, str, int]:
-        """Rounds of jobs of one kind can be run together: under one budget, on one workbench."""
-        return self.target, self.job.board_class, self.job.budget_id
+    def is_like(self, other: PlannedJob) -> bool:
+        """Whether rounds of both can be run together: under one budget, on one workbench."""
+        mine = self.target, self.job.board_class, self.job.budget_id
+        return mine == (other.target, other.job.board_class, other.job.budget_id)
 
 
 @dataclass(frozen=True)
@@ -73,6 +73,7 @@ class JobPlanner:
         self._planned: dict[int, PlannedJob] = {}
         self._left_out: dict[int, str] = {}
         self._touched: set[int] = set()
+        self._separate: set[int] = set()
         self._sharing: Mapping[int, int] = {}
         self._plan_all_at = 0.0
         self._took = 0.0
@@ -88,11 +89,20 @@ class JobPlanner:
         first = self._store.claim_round(self._worker, job_ids=planned.keys(), searched=True)
         if first is None:
             return None
-        kind = planned[first.job_id].kind
-        alike = [job_id for job_id, one in planned.items() if one.kind == kind]
         left = trials - first.size
+        alike = self._alike(first.job_id, planned)
         more = claim_rounds(self._store, self._worker, alike, left, searched=True)
         return ClaimedBatch((first, *more), planned[first.job_id].job.budget_id)
+
+    def _alike(self, job_id: int, planned: Mapping[int, PlannedJob]) -> list[int]:
+        if job_id in self._separate:
+            return [job_id]
+        others = {id: one for id, one in planned.items() if id not in self._separate}
+        return [id for id, one in others.items() if one.is_like(planned[job_id])]
+
+    def separate(self, job_ids: Collection[int]) -> None:
+        """Rounds of these jobs are run with none of another job any more."""
+        self._separate |= set(job_ids)
 
     def finished(self, batch: Collection[ClaimedRound]) -> None:
         """Rounds were run: what they touched is planned anew."""

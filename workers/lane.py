@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import traceback
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
 
@@ -114,7 +114,7 @@ class Lane:
                 return
 
     def _idle(self) -> None:
-        self._context.activity.text = "idle"
+        self._context.activity.note("")
         self._planner.nothing_to_do()
         self._benches.give_boards_back()
         self._context.stop.wait(_IDLE_SECONDS)
@@ -140,7 +140,7 @@ class Lane:
 
     def _carry_out(self, stage: ClaimedStage) -> None:
         context, queue = self._context, self._context.store.queue
-        context.activity.text = f"job {stage.job_id}: {stage.stage}"
+        context.activity.note(f"job {stage.job_id}: {stage.stage}")
         told = {
             "job": stage.job_id,
             "stage": stage.stage,
@@ -159,8 +159,8 @@ class Lane:
                 if context.stop.is_set():
                     return
                 _log.exception("an unexpected error", extra=told)
-                reason = f"unexpected {type(error).__name__}: {one_line(error)}"
-                queue.fail_stage(stage.job_id, stage.epoch, reason, traceback.format_exc())
+                log = traceback.format_exc()
+                queue.fail_stage(stage.job_id, stage.epoch, _unexpected(error), log)
 
     def _do(self, stage: ClaimedStage, lease: Lease) -> None:
         if stage.stage == SPLIT:
@@ -183,13 +183,29 @@ class Lane:
                     self._planner.leave_out(job_id, reason)
                 return
             self._note("searching", first)
-            with (
-                self._clock_of(batch),
-                _away_where_lost(board_class),
-                self._benches.use(board_class, target) as one,
-            ):
-                one.runner.run(rounds)
+            try:
+                with (
+                    self._clock_of(batch),
+                    _away_where_lost(board_class),
+                    self._benches.use(board_class, target) as one,
+                ):
+                    one.runner.run(rounds)
+            except TunebookError:
+                raise
+            except Exception as error:  # TVM raises whatever it likes
+                if not self._context.stop.is_set():
+                    self._blame({claimed.job_id for claimed in rounds}, error)
         self._planner.finished(rounds)
+
+    def _blame(self, job_ids: Collection[int], error: Exception) -> None:
+        """A worker that ended of it would come back to the same round; so the job ends. Of several
+        nobody knows whose fault it was: each is tried by itself."""
+        _log.exception("an unexpected error", extra={"jobs": sorted(job_ids)})
+        if len(job_ids) > 1:
+            self._planner.separate(job_ids)
+            return
+        for job_id in job_ids:
+            self._context.store.queue.fail(job_id, _unexpected(error), traceback.format_exc())
 
     @contextmanager
     def _clock_of(self, batch: ClaimedBatch) -> Iterator[None]:
@@ -212,7 +228,7 @@ class Lane:
         self._note("measuring", claimed)
 
     def _note(self, activity: str, claimed: ClaimedRound) -> None:
-        self._context.activity.text = (
+        self._context.activity.note(
             f"job {claimed.job_id}: {activity} {claimed.key.op} on {claimed.board_class}"
         )
 
@@ -233,6 +249,10 @@ class Lane:
             # What was finished, or is another's by now, is not ours to let go of.
             with suppress(LeaseLostError):
                 release()
+
+
+def _unexpected(error: Exception) -> str:
+    return f"unexpected {type(error).__name__}: {one_line(error)}"
 
 
 @contextmanager

@@ -64,7 +64,7 @@ def _recover(
     store, bench, job_id = context.store, one.bench, stage.job_id
 
     def go_on(activity: str) -> bool:
-        context.activity.text = f"job {job_id}: {activity}"
+        context.activity.note(f"job {job_id}: {activity}")
         return not (context.stop.is_set() or lease.lost or clock.over)
 
     tasks = store.task_states(job_id)

@@ -9,6 +9,7 @@ from pathlib import Path
 from tunebook.cache.errors import ModelError, NotFoundError, UsageError
 from tunebook.cache.records import Model
 from tunebook.cache.submissions import ClaimedStage
+from tunebook.workers.budget_clock import BudgetClock
 from tunebook.workers.fleet_context import FleetContext
 from tunebook.workers.lease import Lease
 from tunebook.workers.model_fetching import fetch_model
@@ -30,8 +31,10 @@ def split_job(context: FleetContext, stage: ClaimedStage, lease: Lease) -> None:
     the model's fault.
     """
     queue = context.store.queue
+    clock = BudgetClock(queue, stage.budget.id, monotonic=context.monotonic)
     try:
-        model = _split(context, stage, lease)
+        with clock:
+            model = _split(context, stage, lease, clock)
     except NotWantedError:
         return
     except (ModelError, NotFoundError, UsageError) as error:
@@ -44,11 +47,11 @@ def split_job(context: FleetContext, stage: ClaimedStage, lease: Lease) -> None:
     _log.info("a model was split", extra={"job": stage.job_id, "tasks": len(model.tasks)})
 
 
-def _split(context: FleetContext, stage: ClaimedStage, lease: Lease) -> Model:
+def _split(context: FleetContext, stage: ClaimedStage, lease: Lease, clock: BudgetClock) -> Model:
     request = stage.request
 
     def wanted() -> bool:
-        return not (lease.lost or context.stop.is_set())
+        return not (lease.lost or clock.over or context.stop.is_set())
 
     with (
         tempfile.TemporaryDirectory(prefix="tunebook-model-") as folder,

@@ -16,10 +16,18 @@ _BEAT_SECONDS = 2.0
 
 
 class Activity:
-    """What a worker does now, in a few words, from any of its threads."""
+    """What a worker does now, in a few words, as each of its threads says."""
 
     def __init__(self) -> None:
-        self.text = "idle"
+        self._by_thread: dict[int, str] = {}
+
+    def note(self, text: str) -> None:
+        """What the calling thread does from now on; empty for nothing."""
+        self._by_thread[threading.get_ident()] = text
+
+    def __str__(self) -> str:
+        told = sorted({text for text in self._by_thread.copy().values() if text})
+        return "; ".join(told) or "idle"
 
 
 class WorkerPresence:
@@ -70,6 +78,6 @@ class WorkerPresence:
     def _announce(self) -> None:
         boards = self._look()
         try:
-            self._store.fleet.announce(self._name, boards, self._activity.text, self._compiler)
+            self._store.fleet.announce(self._name, boards, str(self._activity), self._compiler)
         except DatabaseError as error:
             _log.warning("a beat failed: %s", error, extra={"worker": self._name})

@@ -18,6 +18,7 @@ import pytest
 from sqlalchemy import create_engine, text
 
 from tunebook.cache.model_files import ModelFiles
+from tunebook.cache.records import Source
 from tunebook.cache.store import LEASE_SECONDS, Store
 from tunebook.cache.submissions import BudgetLimits, Job, JobRequest, JobState
 from tunebook.tuner.llvm_targets import host_target
@@ -193,6 +194,19 @@ def test_two_jobs_for_the_same_model_and_target_are_measured_once(
     assert mine.key == theirs.key
     assert mine.trials == theirs.trials == trials
     assert mine.served_seconds is not None
+
+
+def test_what_a_near_model_has_is_tried_before_any_search(
+    served: Place, onnx_models: ModuleType, tmp_path: Path, model: Callable[[int], bytes]
+) -> None:
+    served.ended(served.submit(model(1), BudgetLimits(trials=1)))
+    retrained = onnx_models.scaled_convolution(batch=1, scale=0.25)
+    path = onnx_models.save(tmp_path / "retrained.onnx", retrained)
+    job = served.ended(served.submit(path.read_bytes(), BudgetLimits(trials=1)))
+    (task,) = served.store.task_states(job.id)
+    (record,) = served.store.records(task.key)
+    assert record.candidate.source is Source.MIGRATION
+    assert task.served_seconds is not None
 
 
 @pytest.mark.parametrize("phase", ["build", "run"])

@@ -1,0 +1,110 @@
+"""A fleet worker in this process, with this machine as its board: what it does when things fail."""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from tunebook.cache.model_files import ModelFiles
+from tunebook.cache.store import Store, TaskState
+from tunebook.cache.submissions import BudgetLimits, JobRequest, JobState
+from tunebook.tuner.llvm_targets import host_target
+from tunebook.workers.board_classes import board_classes
+from tunebook.workers.fleet_worker import FleetSettings, run_fleet_worker
+from tunebook.workers.proposals import SearchProposer
+from tunebook.workers.workbench import WorkerSettings
+
+pytestmark = pytest.mark.slow
+
+ELSEWHERE = "llvm -mtriple=armv7l-linux-gnueabihf -mcpu=cortex-a7 -num-cores=4"
+ENDED = (JobState.DONE, JobState.FAILED, JobState.CANCELLED)
+
+Submit = Callable[..., int]
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    with Store.open(str(tmp_path / "tunebook.db")) as opened:
+        yield opened
+
+
+@pytest.fixture
+def models(tmp_path: Path) -> ModelFiles:
+    return ModelFiles(str(tmp_path / "models"))
+
+
+@pytest.fixture
+def submit(store: Store, models: ModelFiles, onnx_models: ModuleType, tmp_path: Path) -> Submit:
+    """Submits a model of one task, another for each batch size."""
+
+    def submit_model(batch: int, budget: BudgetLimits | int, target: str | None = None) -> int:
+        path = onnx_models.save(tmp_path / "a.onnx", onnx_models.scaled_convolution(batch=batch))
+        content = path.read_bytes()
+        digest = hashlib.sha256(content).hexdigest()
+        with models.upload(digest) as upload:
+            upload.write(content)
+            upload.finish()
+        request = JobRequest(digest, "", target or str(host_target()), "local")
+        return store.queue.submit(request, budget).job_id
+
+    return submit_model
+
+
+@contextmanager
+def serving(store: Store, models: ModelFiles) -> Iterator[None]:
+    stop = threading.Event()
+    settings = FleetSettings(WorkerSettings.for_this_machine(board_timeout=30))
+    worker = threading.Thread(
+        target=run_fleet_worker,
+        args=(store, models, board_classes(["local"], None), settings),
+        kwargs={"stop": stop},
+    )
+    worker.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        worker.join(60)
+        assert not worker.is_alive()
+
+
+def test_a_job_that_brings_the_search_down_fails_and_leaves_the_others_alone(
+    store: Store,
+    models: ModelFiles,
+    submit: Submit,
+    eventually: Callable[..., None],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The fault is faked: no program is known of which TVM raises where nobody expects it. Both
+    jobs share a budget, so that their rounds are first run together."""
+    propose = SearchProposer.propose
+    night, _ = store.queue.create_budget("night", BudgetLimits(trials=6))
+    broken, sound = submit(1, night), submit(2, night)
+    only = submit(3, BudgetLimits(trials=1), ELSEWHERE)
+
+    def raise_for_one(self: SearchProposer, task: TaskState, count: int) -> Any:
+        if task.id in [one.id for one in store.task_states(broken)]:
+            raise RuntimeError("InternalError: no such block")
+        return propose(self, task, count)
+
+    monkeypatch.setattr(SearchProposer, "propose", raise_for_one)
+    with serving(store, models):
+        eventually(
+            lambda: all(job.state in ENDED for job in store.queue.jobs()), "all ended", 120
+        )
+    job = store.queue.job(broken)
+    assert job.state is JobState.FAILED
+    assert "InternalError: no such block" in job.reason
+    assert "Traceback" in job.log
+    assert store.queue.job(sound).state is JobState.DONE
+    assert store.queue.job(sound).budget.trials_granted == 6
+    impossible = store.queue.job(only)
+    assert impossible.state is JobState.FAILED
+    assert "armv7l" in impossible.reason
