@@ -36,6 +36,12 @@ class RecordFilter:
     verified: bool | None = None
     source: Source | None = None
 
+    @property
+    def asks_for_what_is_rare(self) -> bool:
+        """Whether an index has but few records of the kind that is asked for."""
+        unsearched = self.source not in (None, Source.SEARCH)
+        return self.error is not None or self.verified is True or unsearched
+
 
 @dataclass(frozen=True)
 class ListedRecord:
@@ -163,7 +169,12 @@ def _narrowed(session: Session, statement: Any, wanted: RecordFilter) -> Any:
             return statement.where(false())
         statement = statement.where(RecordRow.workload_id == ids[0], RecordRow.target_id == ids[1])
     if wanted.target is not None:
-        statement = statement.where(RecordRow.target_id == find_target(session, wanted.target))
+        target_id = find_target(session, wanted.target)
+        if target_id is None:
+            return statement.where(false())
+        # What is rare of all records is rarer than those of a target.
+        target = RecordRow.target_id + 0 if wanted.asks_for_what_is_rare else RecordRow.target_id
+        statement = statement.where(target == target_id)
     if wanted.op is not None:
         workloads = select(WorkloadRow.id).where(WorkloadRow.op == wanted.op)
         statement = statement.where(RecordRow.workload_id.in_(workloads))

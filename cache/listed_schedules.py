@@ -173,7 +173,10 @@ def _narrowed(session: Session, statement: Any, wanted: ScheduleFilter) -> Any:
             ScheduleRow.workload_id == ids[0], ScheduleRow.target_id == ids[1]
         )
     if wanted.target is not None:
-        statement = statement.where(ScheduleRow.target_id == find_target(session, wanted.target))
+        target_id = find_target(session, wanted.target)
+        if target_id is None:
+            return statement.where(false())
+        statement = statement.where(ScheduleRow.target_id == target_id)
     if wanted.op is not None:
         workloads = select(WorkloadRow.id).where(WorkloadRow.op == wanted.op)
         statement = statement.where(ScheduleRow.workload_id.in_(workloads))

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from cache_samples import A53, BOARD, conv, failure, measure, serve
+from cache_samples import A53, A76, BOARD, conv, failure, measure, serve
 from near_cases import HINTS, NEAR_CASES, WANTED, WANTED_KEY
 from queue_samples import (
     claim_new_searched,
@@ -112,12 +112,14 @@ def test_no_query_reads_a_whole_table(sqlite_url: str, ask: str) -> None:
     [
         (RecordFilter(), "SEARCH records USING INTEGER PRIMARY KEY (rowid<?)"),
         (RecordFilter(key=WANTED_KEY), "(workload_id=? AND target_id=?"),
-        (RecordFilter(target=A53), "ix_records_newest (target_id=? AND id<?)"),
+        (RecordFilter(target=A76), "ix_records_newest (target_id=? AND id<?)"),
         (RecordFilter(op="conv2d+add+relu"), "(workload_id=?"),
         (RecordFilter(error=ErrorClass.RUN), "ix_records_failed (error=? AND id<?)"),
         (RecordFilter(failed=True), "ix_records_failed (error=?"),
         (RecordFilter(verified=True), "ix_records_verified (id<?)"),
         (RecordFilter(source=Source.IMPORT), "ix_records_unsearched (source=? AND id<?)"),
+        (RecordFilter(target=A76, verified=True), "ix_records_verified (id<?)"),
+        (RecordFilter(target=A76, error=ErrorClass.RUN), "ix_records_failed (error=? AND id<?)"),
     ],
     ids=str,
 )
@@ -135,7 +137,7 @@ def test_a_page_of_records_is_found_by_an_index_for_what_it_is_filtered_by(
     ("wanted", "index"),
     [
         (ScheduleFilter(), "(workload_id,target_id,emulated)>(?,?,?)"),
-        (ScheduleFilter(target=A53), "ix_schedules_target (target_id=? AND workload_id>?)"),
+        (ScheduleFilter(target=A76), "ix_schedules_target (target_id=? AND workload_id>?)"),
         (ScheduleFilter(op="conv2d+add+relu"), "(workload_id=?)"),
     ],
     ids=str,
