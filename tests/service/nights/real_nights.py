@@ -40,6 +40,14 @@ class View:
         self.on_show(progress)
 
 
+def model_file(folder: Path, name: str) -> str:
+    """Makes a file that begins as an ONNX model does; gives its digest. Nothing here reads more of
+    it."""
+    content = b"\x08\x08\x12\x04test" + name.encode()
+    (folder / f"{name}.onnx").write_bytes(content)
+    return sha256(content).hexdigest()
+
+
 @dataclass
 class Nights:
     """Runs nights of files in a folder, as one user of one coordinator."""
@@ -49,11 +57,8 @@ class Nights:
     token: str | None = None
 
     def model(self, name: str) -> str:
-        """Makes a file that begins as an ONNX model does; gives its digest. Nothing here reads
-        more of it."""
-        content = b"\x08\x08\x12\x04test" + name.encode()
-        (self.folder / f"{name}.onnx").write_bytes(content)
-        return sha256(content).hexdigest()
+        """Makes a model file in the folder; gives its digest."""
+        return model_file(self.folder, name)
 
     def file(self, *models: str, budget: str = "", **tables: str) -> Path:
         """Writes a night's file; a model is its name, or what stands in its table. The budget is a

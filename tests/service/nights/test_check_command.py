@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from cache_samples import A53, A76, COMPILER, conv, serve
-from real_nights import Nights
+from real_nights import Nights, model_file
 
 from tunebook.cache.errors import ExitCode
 from tunebook.cache.records import Model, Task, Workload
@@ -58,19 +58,22 @@ def split(store: Store) -> Split:
 @pytest.fixture(params=["--server", "--db"])
 def check(
     request: pytest.FixtureRequest,
-    nights: Nights,
+    store: Store,
+    tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capfd: pytest.CaptureFixture[str],
 ) -> Check:
     """Checks the models of these arguments for the sample target, in the folder of the models."""
     for name in ("TUNEBOOK_SERVER", "TUNEBOOK_DATABASE_URL", "GITHUB_ACTIONS", "GITHUB_WORKSPACE"):
         monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv(
-        "TUNEBOOK_TOKEN", nights.coordinator.headers["Authorization"].removeprefix("Bearer ")
-    )
-    monkeypatch.chdir(nights.folder)
-    places = {"--server": nights.coordinator.url, "--db": "tunebook.db"}
-    asked = [request.param, places[request.param]]
+    monkeypatch.chdir(tmp_path)
+    asked = [request.param, "tunebook.db"]
+    if request.param == "--server":
+        # Of them the other kind of place has no need.
+        nights: Nights = request.getfixturevalue("nights")
+        token = nights.coordinator.headers["Authorization"].removeprefix("Bearer ")
+        monkeypatch.setenv("TUNEBOOK_TOKEN", token)
+        asked = [request.param, nights.coordinator.url]
 
     def checking(*arguments: str, target: str = A76) -> Checked:
         code = run(["check", *arguments, "--target", target, *asked])
@@ -81,9 +84,9 @@ def check(
 
 
 def test_a_model_whose_schedules_are_all_there_passes(
-    check: Check, nights: Nights, store: Store, split: Split
+    check: Check, tmp_path: Path, store: Store, split: Split
 ) -> None:
-    digest = nights.model("a")
+    digest = model_file(tmp_path, "a")
     split(digest, HIT)
     serve(store, HIT)
     checked = check("a.onnx", digest, "--json")
@@ -108,9 +111,9 @@ def test_a_model_whose_schedules_are_all_there_passes(
 
 
 def test_a_hit_rate_that_is_too_low_is_a_miss_with_its_causes_and_what_mends_them(
-    check: Check, nights: Nights, store: Store, split: Split
+    check: Check, tmp_path: Path, store: Store, split: Split
 ) -> None:
-    split(nights.model("a"), HIT, MISSED)
+    split(model_file(tmp_path, "a"), HIT, MISSED)
     serve(store, HIT)
     checked = check("a.onnx")
     assert checked.code == ExitCode.MISS
@@ -126,9 +129,9 @@ def test_a_hit_rate_that_is_too_low_is_a_miss_with_its_causes_and_what_mends_the
 
 @pytest.mark.parametrize(("asked", "code"), [("0.5", ExitCode.OK), ("0.51", ExitCode.MISS)])
 def test_as_many_schedules_as_were_asked_for_are_enough(
-    check: Check, nights: Nights, store: Store, split: Split, asked: str, code: ExitCode
+    check: Check, tmp_path: Path, store: Store, split: Split, asked: str, code: ExitCode
 ) -> None:
-    split(nights.model("a"), HIT, MISSED)
+    split(model_file(tmp_path, "a"), HIT, MISSED)
     serve(store, HIT)
     checked = check("a.onnx", "--min-hit-rate", asked, "--json")
     assert checked.code == code
@@ -138,10 +141,10 @@ def test_as_many_schedules_as_were_asked_for_are_enough(
 
 
 def test_one_model_of_several_that_misses_is_enough_to_fail(
-    check: Check, nights: Nights, store: Store, split: Split
+    check: Check, tmp_path: Path, store: Store, split: Split
 ) -> None:
-    split(nights.model("a"), HIT)
-    split(nights.model("b"), MISSED)
+    split(model_file(tmp_path, "a"), HIT)
+    split(model_file(tmp_path, "b"), MISSED)
     serve(store, HIT)
     checked = check("a.onnx", "b.onnx", "--json")
     assert checked.code == ExitCode.MISS
@@ -149,9 +152,9 @@ def test_one_model_of_several_that_misses_is_enough_to_fail(
 
 
 def test_emulated_schedules_count_where_they_are_accepted(
-    check: Check, nights: Nights, store: Store, split: Split
+    check: Check, tmp_path: Path, store: Store, split: Split
 ) -> None:
-    split(nights.model("a"), HIT)
+    split(model_file(tmp_path, "a"), HIT)
     serve(store, HIT, emulated=True)
     assert check("a.onnx").code == ExitCode.MISS
     assert check("a.onnx", "--accept-emulated").code == ExitCode.OK
@@ -160,24 +163,24 @@ def test_emulated_schedules_count_where_they_are_accepted(
 @pytest.mark.parametrize("workspace", ["", "other", "here"])
 def test_on_github_each_cause_marks_the_model(
     check: Check,
-    nights: Nights,
+    tmp_path: Path,
     store: Store,
     split: Split,
     monkeypatch: pytest.MonkeyPatch,
     workspace: str,
 ) -> None:
     monkeypatch.setenv("GITHUB_ACTIONS", "true")
-    places = {"": "", "other": "/nowhere", "here": str(nights.folder.parent)}
+    places = {"": "", "other": "/nowhere", "here": str(tmp_path.parent)}
     monkeypatch.setenv("GITHUB_WORKSPACE", places[workspace])
-    split(nights.model("a, b"), HIT, MISSED)
+    split(model_file(tmp_path, "a, b"), HIT, MISSED)
     serve(store, HIT)
     checked = check("a, b.onnx")
     assert checked.code == ExitCode.MISS
     (line,) = checked.annotations
     named = {
         "": "a%2C b.onnx",
-        "other": f"{nights.folder}/a%2C b.onnx",
-        "here": f"{nights.folder.name}/a%2C b.onnx",
+        "other": f"{tmp_path}/a%2C b.onnx",
+        "here": f"{tmp_path.name}/a%2C b.onnx",
     }
     assert line.startswith(f"::error file={named[workspace]},title=1/2 schedules hit on llvm ")
     assert "::1 other-shape" in line
@@ -186,13 +189,13 @@ def test_on_github_each_cause_marks_the_model(
 
 def test_on_github_misses_that_are_allowed_are_warnings(
     check: Check,
-    nights: Nights,
+    tmp_path: Path,
     store: Store,
     split: Split,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("GITHUB_ACTIONS", "true")
-    split(nights.model("a"), HIT, MISSED)
+    split(model_file(tmp_path, "a"), HIT, MISSED)
     serve(store, HIT)
     checked = check("a.onnx", "--min-hit-rate", "0.5", "--json")
     assert checked.code == ExitCode.OK
