@@ -144,11 +144,6 @@ PROBLEM_TYPES = {
         "The request did not arrive",
         "The body of the request stopped arriving. Send it again.",
     ),
-    "conflict": ProblemType(
-        409,
-        "It is in another state",
-        "What was asked for does not go with the present state of what it was asked of.",
-    ),
     "lease-lost": ProblemType(
         409,
         "Another worker has the round",
