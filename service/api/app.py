@@ -52,6 +52,7 @@ from tunebook.service.api.security import ForeignRequests, SecurityHeaders
 from tunebook.service.api.settings import Settings
 from tunebook.service.api.worker_processes import WorkerProcesses
 from tunebook.service.dashboard import routes as dashboard_routes
+from tunebook.service.dashboard.remembered_rates import RememberedRates
 
 _PREFIX = "/api/v1"
 _ROUTERS = (
@@ -109,6 +110,7 @@ def create_app(
     app.state.scripts = Scripts(store)
     app.state.command_runner = CommandRunner(store)
     app.state.workers = workers
+    app.state.hit_rates = RememberedRates(store.statistics)
     app.state.stopping = asyncio.Event()
     _add_parts(app, settings, store)
     install_problem_handlers(app)

@@ -14,7 +14,7 @@ from tunebook.service.dashboard.asked import Asked
 from tunebook.service.dashboard.job_rows import JobRows
 from tunebook.service.dashboard.miss_causes import CauseView, cause_views
 from tunebook.service.dashboard.rate_chart import RateChart, rate_chart
-from tunebook.service.dashboard.rate_rows import RateRow, rate_rows
+from tunebook.service.dashboard.rate_rows import RateRow, Rates, rate_rows
 from tunebook.service.dashboard.rates import NO_LOOKUPS
 from tunebook.service.dashboard.target_labels import target_labels
 
@@ -88,12 +88,11 @@ class HitRatePage:
 
 
 def hit_rate_page(
-    store: Store, asked: Asked, jobs: JobRows, now: datetime, address: str
+    store: Store, rates: Rates, asked: Asked, jobs: JobRows, now: datetime, address: str
 ) -> HitRatePage:
-    """The page as it stands now; `address` is where builds reach this coordinator."""
-    statistics = store.statistics
-    rates = {window: statistics.hit_rates(window, now) for window, _, _ in COLUMNS}
-    coverage = statistics.coverage()
+    """The page as it stands now; `rates` are those of every window, and `address` is where builds
+    reach this coordinator."""
+    coverage = store.statistics.coverage()
     labels = _labels(rates.values(), coverage)
     rows = rate_rows(asked, rates, coverage, labels)
     causes = cause_views(store.statistics.missed_groups(_filter(asked, now)), labels)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Coroutine
 from typing import Annotated, Any
 from urllib.parse import quote
 
@@ -13,6 +13,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.responses import RedirectResponse
 
 from tunebook.cache.errors import TunebookError
+from tunebook.cache.lookup_counts import Window
 from tunebook.cache.store import Store
 from tunebook.cache.tables import now
 from tunebook.cache.tokens import Role
@@ -23,6 +24,7 @@ from tunebook.service.api.settings import Settings
 from tunebook.service.dashboard.asked import Asked
 from tunebook.service.dashboard.hit_rate_page import hit_rate_page
 from tunebook.service.dashboard.job_rows import job_rows
+from tunebook.service.dashboard.remembered_rates import RememberedRates
 from tunebook.service.dashboard.rendering import render
 from tunebook.service.dashboard.signing_in import (
     SESSION_LIFETIME,
@@ -44,7 +46,7 @@ _SEE_OTHER = 303
 class PageRoute(APIRoute):
     """A route whose problems are pages too."""
 
-    def get_route_handler(self) -> Callable[[Request], Awaitable[Response]]:
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         answer = super().get_route_handler()
 
         async def answer_with_pages(request: Request) -> Response:
@@ -64,17 +66,29 @@ StoreOf = Annotated[Store, Depends(get_store)]
 SettingsOf = Annotated[Settings, Depends(get_settings)]
 
 
+async def get_rates(request: Request) -> RememberedRates:
+    """The hit rates that all who look share."""
+    rates: RememberedRates = request.app.state.hit_rates
+    return rates
+
+
 @router.get("/")
-def show_hit_rate(request: Request, store: StoreOf, settings: SettingsOf) -> Response:
+def show_hit_rate(
+    request: Request,
+    store: StoreOf,
+    settings: SettingsOf,
+    remembered: Annotated[RememberedRates, Depends(get_rates)],
+) -> Response:
     """The hit-rate page."""
     secret = Cookies(secure=settings.secure).session(request)
     signed_in = store.sessions.find(secret, now())
     if signed_in is None:
         return _to_sign_in(request)
+    moment = now()
+    rates = {window: remembered.of(window, moment) for window in Window}
     jobs = job_rows(store)
-    page = hit_rate_page(
-        store, Asked.read(request.query_params), jobs, now(), _address(request, settings)
-    )
+    asked = Asked.read(request.query_params)
+    page = hit_rate_page(store, rates, asked, jobs, moment, _address(request, settings))
     return render(
         "hit_rate.html", page=page, jobs=jobs, signed_in=signed_in, csrf=form_code(secret)
     )

@@ -92,9 +92,9 @@ def tune(model: Path, target: str, database: Path) -> str:
 
 
 @contextmanager
-def serving(database: Path, home: Path) -> Iterator[str]:
-    """The address of a `tunebook serve` without workers."""
-    command = [*COMMAND, "serve", "--port", "0", "--workers", "0", "--db", str(database)]
+def serving(database: Path, home: Path, *, workers: int = 0) -> Iterator[str]:
+    """The address of a running `tunebook serve`."""
+    command = [*COMMAND, "serve", "--port", "0", "--workers", str(workers), "--db", str(database)]
     environment = {**os.environ, "XDG_DATA_HOME": str(home), "HOME": str(home)}
     log = (home / "log").open("wb")
     server = subprocess.Popen(
