@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import threading
 import traceback
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
@@ -37,6 +38,7 @@ _log = logging.getLogger(__name__)
 _IDLE_SECONDS = 0.5
 # After something went wrong that may go better later: a database that is away, a board.
 _PAUSE_SECONDS = 5.0
+_STAGE_PAUSE_SECONDS = 30.0
 
 
 class Lane:
@@ -74,6 +76,7 @@ class Lane:
             threading.Thread(target=self._run, name=f"lane-{number}", daemon=True)
             for number in range(loops)
         ]
+        self._no_stage_until = -math.inf
         self._releases: set[Callable[[], None]] = set()
         self.failed: BaseException | None = None
 
@@ -126,7 +129,7 @@ class Lane:
     def _turn(self) -> bool:
         """Does one thing, if there is one to do."""
         there = [name for name, one in self._classes.items() if one.is_there]
-        stage = self._context.store.queue.claim_stage(self._context.name, (SPLIT, RECOVER), there)
+        stage = self._claim_stage(there)
         if stage is not None:
             self._carry_out(stage)
             return True
@@ -135,6 +138,12 @@ class Lane:
             self._run_rounds(batch)
             return True
         return False
+
+    def _claim_stage(self, there: Sequence[str]) -> ClaimedStage | None:
+        if self._context.monotonic() < self._no_stage_until:
+            return None
+        queue = self._context.store.queue
+        return queue.claim_stage(self._context.name, (SPLIT, RECOVER), there)
 
     # --- stages --------------------------------------------------------------------------------
 
@@ -153,7 +162,11 @@ class Lane:
             try:
                 with Lease(f"job {stage.job_id}", beat) as lease:
                     self._do(stage, lease)
+            except LeaseLostError:
+                raise
             except TunebookError:
+                # It would be claimed first each time, and no round would be run any more.
+                self._no_stage_until = context.monotonic() + _STAGE_PAUSE_SECONDS
                 raise
             except Exception as error:  # TVM raises whatever it likes
                 if context.stop.is_set():

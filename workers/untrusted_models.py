@@ -36,7 +36,7 @@ class SplitLimits:
     need, and seconds."""
 
     memory: int = 8 * GIBIBYTE
-    seconds: float = 600.0
+    seconds: float = 300.0
 
 
 @dataclass(frozen=True)

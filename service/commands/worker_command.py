@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated
 
+import psutil
 import typer
 
 from tunebook.cache.errors import ExitCode
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
 _TOKEN_VARIABLE = "TUNEBOOK_TOKEN"
 _GIBIBYTE = 2**30
+_MOST_MEMORY = 8 * _GIBIBYTE
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
@@ -51,11 +53,16 @@ def worker(
     board_timeout: BoardTimeout = "60s",
     import_time: Annotated[
         str, typer.Option("--import-time", help="How long opening one model may take: 90s, 10m.")
-    ] = "10m",
+    ] = "5m",
     import_memory: Annotated[
-        float,
-        typer.Option("--import-memory", min=0.05, help="GiB of memory that opening it may take."),
-    ] = 8.0,
+        float | None,
+        typer.Option(
+            "--import-memory",
+            min=0.05,
+            help="GiB of memory that opening it may take. Default: 8, or three quarters of what "
+            "this machine has where that is less.",
+        ),
+    ] = None,
     seed: Annotated[int, typer.Option("--seed", help="Makes the search repeatable.")] = 0,
     name: Annotated[
         str | None, typer.Option("--name", help="Its name. Default: made of host and process.")
@@ -76,7 +83,7 @@ def worker(
     classes = board_classes(boards or [], tracker)
     settings = FleetSettings(
         WorkerSettings.for_this_machine(board_timeout=timeout, seed=seed),
-        SplitLimits(memory=int(import_memory * _GIBIBYTE), seconds=seconds),
+        SplitLimits(memory=_memory(import_memory), seconds=seconds),
     )
     with open_store(db) as store, _stop_when_told(until_input_ends) as stop:
         source = _model_source(models)
@@ -91,6 +98,13 @@ def worker(
         sys.stderr.flush()
         os._exit(ExitCode.OK)
     return ExitCode.OK
+
+
+def _memory(gibibytes: float | None) -> int:
+    """Bytes that opening a model may take."""
+    if gibibytes is not None:
+        return int(gibibytes * _GIBIBYTE)
+    return min(_MOST_MEMORY, psutil.virtual_memory().total * 3 // 4)
 
 
 def _model_source(models: str | None) -> ModelSource:
