@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 
-from tunebook.cache.errors import ServerError, TunebookError, UsageError
+from tunebook.cache.errors import ServerError, TunebookError, UnreachableError, UsageError
 from tunebook.service.commands.durations import show_duration
 from tunebook.service.nights.coordinator import Coordinator
 from tunebook.service.nights.documents import BudgetDocument, JobDocument
@@ -150,12 +150,12 @@ class Night:
                 _require_same_priority(self._name, job, there[job.identity])
                 submitted[job.identity] = there[job.identity].id
                 continue
-            reason = self._why_skip(job, before)
-            if reason:
-                settled[job.identity] = self._settle(job, Outcome.SKIPPED, reason, before)
-                continue
-            self._view.tell(f"submitting {job.label}")
             try:
+                reason = self._why_skip(job, before)
+                if reason:
+                    settled[job.identity] = self._settle(job, Outcome.SKIPPED, reason, before)
+                    continue
+                self._view.tell(f"submitting {job.label}")
                 if job.digest not in sent:
                     self._coordinator.upload(job)
                     sent.add(job.digest)
@@ -225,8 +225,8 @@ class Night:
         enough = self._night.settings.well_enough
         if not self._coordinator.wants_trials(job, enough.trials):
             return (
-                f"every schedule hits, and its tasks had {enough.trials} trials each, or the search "
-                f"finds nothing new"
+                f"every schedule hits, and its tasks had {enough.trials} trials each, or the "
+                f"search finds nothing new"
             )
         for _, gain in self._coordinator.expected_gains([job]):
             if gain.share < enough.gain:
@@ -236,9 +236,15 @@ class Night:
                 )
         return ""
 
-    def _another_hour(self, results: Sequence[JobResult]) -> list[HourSummary]:
-        """What another hour on all of these would be expected to bring."""
-        gains = self._coordinator.expected_gains([one.job for one in results if one.job.digest])
+    def _another_hour(self, results: Sequence[JobResult]) -> list[HourSummary] | None:
+        """What another hour on all of these would be expected to bring; None where the coordinator
+        cannot say, which is no reason to be silent about the night."""
+        try:
+            gains = self._coordinator.expected_gains([one.job for one in results if one.job.digest])
+        except UnreachableError:
+            raise
+        except TunebookError:
+            return None
         return [
             HourSummary(
                 model=job.wanted.model.name,

@@ -125,7 +125,7 @@ class HourSummary(BaseModel):
 
 class NightSummary(BaseModel):
     """A night. `resumed`: it was under way before this command; `before_is_late`: nobody knew any
-    more what the cache had when it began."""
+    more what the cache had when it began; `another_hour` is None where nobody can say."""
 
     night: str
     server: str
@@ -138,7 +138,7 @@ class NightSummary(BaseModel):
     targets: list[TargetSummary]
     jobs: list[JobSummary]
     regressions: list[RegressionSummary]
-    another_hour: list[HourSummary]
+    another_hour: list[HourSummary] | None
 
     @property
     def failed(self) -> list[JobSummary]:

@@ -149,6 +149,8 @@ def _skipped(jobs: Sequence[JobSummary]) -> str:
 
 
 def _another_hour(summary: NightSummary) -> str:
+    if summary.another_hour is None:
+        return ""
     rows = [
         (
             _model(one),
