@@ -25,6 +25,7 @@ from tunebook.cache.tokens import Role
 from tunebook.service.cli import run
 
 Serve = Callable[..., "Served"]
+Eventually = Callable[[Callable[[], bool], str], None]
 WITHOUT_WORKERS = ("--workers", "0")
 TARGET = "llvm -mtriple=x86_64-linux-gnu -num-cores=1"
 
@@ -158,19 +159,30 @@ def test_it_has_loaded_no_tvm(running: Served) -> None:
     } == set()
 
 
-def test_its_log_is_json_line_by_line(
-    running: Served, eventually: Callable[[Callable[[], bool], str], None]
-) -> None:
-    def refused() -> list[dict[str, object]]:
-        lines = [json.loads(line) for line in running.log().splitlines()]
-        return [line for line in lines if line["message"] == "POST /api/v1/jobs"]
+def logged(served: Served, message: str, eventually: Eventually) -> dict[str, object]:
+    """The line about a request, which may come a little later than its answer."""
 
+    def lines() -> list[dict[str, object]]:
+        told = [json.loads(line) for line in served.log().splitlines()]
+        return [line for line in told if line["message"] == message]
+
+    eventually(lambda: bool(lines()), f"a line about {message}")
+    (line,) = lines()
+    return line
+
+
+def test_its_log_is_json_line_by_line(running: Served, eventually: Eventually) -> None:
     httpx.post(f"{running.url}/api/v1/jobs", json={})
-    # The answer is there before its line is.
-    eventually(lambda: bool(refused()), "a line about the request")
-    (line,) = refused()
+    line = logged(running, "POST /api/v1/jobs", eventually)
     assert (line["status"], line["client"]) == (401, "127.0.0.1")
     assert {"time", "level", "logger"} <= set(line)
+
+
+def test_without_a_proxy_nobody_is_believed_to_ask_for_another(
+    running: Served, eventually: Eventually
+) -> None:
+    httpx.post(f"{running.url}/api/v1/budgets", json={}, headers={"X-Forwarded-For": "203.0.113.9"})
+    assert logged(running, "POST /api/v1/budgets", eventually)["client"] == "127.0.0.1"
 
 
 # --- what it refuses -------------------------------------------------------------------------
@@ -224,13 +236,15 @@ def test_a_port_in_use_is_named(capfd: pytest.CaptureFixture[str], tmp_path: Pat
     assert "in use" in line
 
 
-def test_behind_a_proxy_it_listens_to_all_and_answers_to_its_names(serve: Serve) -> None:
-    served = serve(
-        *("--host", "0.0.0.0", "--behind-proxy", "--name", "tunebook.lab"),
-    )
+def test_behind_a_proxy_it_answers_to_its_names_and_knows_who_asks(serve: Serve) -> None:
+    served = serve("--host", "0.0.0.0", "--behind-proxy", "--name", "tunebook.lab")
+    at = f"http://127.0.0.1:{served.port}"
     for host, status in (("tunebook.lab", 200), ("evil.example", 421)):
-        answer = httpx.get(f"http://127.0.0.1:{served.port}/healthz", headers={"Host": host})
-        assert answer.status_code == status
+        assert httpx.get(f"{at}/healthz", headers={"Host": host}).status_code == status
+    asked_for = {"Host": "tunebook.lab", "X-Forwarded-For": "203.0.113.9"}
+    httpx.post(f"{at}/api/v1/jobs", json={}, headers=asked_for)
+    served.end()
+    assert '"client": "203.0.113.9"' in served.log()
 
 
 def test_it_speaks_tls_with_a_certificate(serve: Serve, tmp_path: Path) -> None:
