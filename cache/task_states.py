@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
+from itertools import accumulate
 from typing import Any
 
 from sqlalchemy import func, select
@@ -51,6 +52,7 @@ def task_states(session: Session, job_id: int) -> list[TaskState]:
             failures=dict(measured.failures.get(task.workload_id, {})),
             seconds_per_trial=measured.seconds_per_trial(task.workload_id),
             board_seconds_per_trial=measured.board_seconds_per_trial(task.workload_id),
+            history_trials=tuple(accumulate(measured.round_trials.get(task.workload_id, ()))),
         )
         for task, workload, target in tasks
     ]
@@ -64,6 +66,7 @@ class _Measured:
         self.served: dict[int, float] = {}
         self.trials: dict[int, int] = defaultdict(int)
         self.history: dict[int, list[float]] = defaultdict(list)
+        self.round_trials: dict[int, list[int]] = defaultdict(list)
         self.failures: dict[int, dict[ErrorClass, int]] = defaultdict(dict)
         self._board_seconds: dict[int, float] = defaultdict(float)
         self._timed_seconds: dict[int, float] = defaultdict(float)
@@ -106,10 +109,10 @@ class _Measured:
                 measured.best[workload] = best
             elif error is not None:
                 measured.failures[workload][ErrorClass(error)] = trials
-        for workload, seconds in session.execute(
+        for workload, served in session.execute(
             select(ScheduleRow.workload_id, ScheduleRow.seconds).where(of_job(ScheduleRow))
         ):
-            measured.served[workload] = seconds
+            measured.served[workload] = served
         # The state is looked at here: SQLite would else go through all finished rounds there are.
         for workload, state, best, granted, seconds in session.execute(
             select(
@@ -125,6 +128,7 @@ class _Measured:
             if state != FINISHED:
                 continue
             measured.history[workload].append(math.inf if best is None else best)
+            measured.round_trials[workload].append(granted or 0)
             if seconds is not None and granted:
                 measured._timed_seconds[workload] += seconds
                 measured._timed_trials[workload] += granted

@@ -32,9 +32,10 @@ class TaskState:
     `best_seconds` is the best successful record, verified or not; `served_seconds` the best
     verified one, which a look-up would hit. `trials` counts the records of this workload and
     target, failures included. `history` is the best after each finished round, oldest first
-    (infinite where every trial until then had failed). `exhausted`: the search found fewer than
-    half of the new candidates that a round asked for, so that no more rounds are proposed. What a
-    trial took is the mean over the finished rounds; None before the first.
+    (infinite where every trial until then had failed), `history_trials` how many trials had been
+    made in rounds by then, where that is known. `exhausted`: the search found fewer than half of
+    the new candidates that a round asked for, so that no more rounds are proposed. What a trial
+    took is the mean over the finished rounds; None before the first.
     """
 
     id: int
@@ -50,6 +51,7 @@ class TaskState:
     failures: dict[ErrorClass, int]
     seconds_per_trial: float | None = None
     board_seconds_per_trial: float | None = None
+    history_trials: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)

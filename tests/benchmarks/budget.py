@@ -104,7 +104,11 @@ def replay(models: Sequence[ModelHistory], trials: int, sizes: RoundSizes) -> Re
             count = min(count, len(history.trials) - task.trials)
         after = history.after(task.trials + count)
         reached = math.inf if after.best_seconds is None else after.best_seconds
-        return replace(after, history=(*task.history, reached))
+        return replace(
+            after,
+            history=(*task.history, reached),
+            history_trials=(*task.history_trials, after.trials),
+        )
 
     return Rehearsal([model.untried for model in models], trials, sizes, outcome)
 

@@ -110,7 +110,9 @@ def expected_best(task: TaskState, trials: int) -> float:
     """Seconds of a task's best schedule after so many further trials; it has one already."""
     assert task.best_seconds is not None
     share = task.trials / (task.trials + trials)
-    return task.best_seconds * math.pow(share, improvement_exponent(task))
+    expected = task.best_seconds * math.pow(share, improvement_exponent(task))
+    # A search also tries the program as it is, where its schedules are slower.
+    return expected if task.untuned_seconds is None else min(expected, task.untuned_seconds)
 
 
 def improvement_exponent(task: TaskState) -> float:
@@ -118,13 +120,20 @@ def improvement_exponent(task: TaskState) -> float:
     `trials ** -exponent`; from 0 (not at all) to 1 (twice the trials halve it).
 
     The estimate is what the task won between its first round with a result and its last, against
-    what the prior expects, both in logarithms. Rounds stand for trials: only their ratio counts.
+    the trials that this took, both in logarithms, and against what the prior expects.
     """
-    reached = [seconds for seconds in task.history if math.isfinite(seconds) and seconds > 0]
+    # Only the ratio counts: where the trials of the rounds are not known, their numbers do.
+    trials = task.history_trials or range(1, len(task.history) + 1)
+    rounds = [
+        (count, seconds)
+        for count, seconds in zip(trials, task.history, strict=True)
+        if math.isfinite(seconds) and seconds > 0 and count > 0
+    ]
+    reached = [seconds for _, seconds in rounds]
     won = passed = 0.0
-    if len(reached) > 1:
+    if len(rounds) > 1:
         won = math.log(reached[0] / reached[-1])
-        passed = math.log(len(task.history) / (len(task.history) - len(reached) + 1))
+        passed = math.log(rounds[-1][0] / rounds[0][0])
     estimate = (_PRIOR_WEIGHT * _PRIOR_EXPONENT + won) / (_PRIOR_WEIGHT + passed)
     return min(_LARGEST_EXPONENT, max(0.0, estimate)) * _chance_to_go_on(reached)
 

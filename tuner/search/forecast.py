@@ -225,11 +225,14 @@ def _expected_round(job: int, task: TaskState, trials: int) -> TaskState:
         # Nothing is known, or all failed: nothing is promised.
         best = None
     reached = math.inf if best is None else best
+    # Where the trials of its rounds are not known, the ratio of their numbers goes on.
+    known = len(task.history_trials) == len(task.history)
     return replace(
         task,
         best_seconds=best,
         trials=task.trials + trials,
         history=(*task.history, reached),
+        history_trials=(*task.history_trials, task.trials + trials) if known else (),
     )
 
 

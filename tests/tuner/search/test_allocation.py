@@ -38,7 +38,8 @@ def _task(number: int, **changes: object) -> TaskState:
 
 
 def _tried(number: int, seconds: float, **changes: object) -> TaskState:
-    return _task(number, best_seconds=seconds, trials=16, history=(seconds,), **changes)
+    known = {"best_seconds": seconds, "untuned_seconds": 2 * seconds, "history": (seconds,)}
+    return _task(number, trials=16, **known, **changes)
 
 
 def test_every_task_gets_its_first_trial_before_any_gets_more() -> None:
@@ -113,6 +114,13 @@ def test_a_task_without_a_rate_of_its_own_is_expected_to_take_what_the_others_ta
     assert one.gain == pytest.approx(other.gain)
 
 
+def test_a_schedule_slower_than_the_program_as_it_is_comes_first() -> None:
+    """The next round tries the program as it is, too."""
+    slower = _task(1, best_seconds=1e-3, untuned_seconds=1e-4, trials=16, history=(1e-3,))
+    proposals = propose_rounds([_tried(2, 2e-3), slower], 100, 100, _SIZES)
+    assert [one.task_id for one in proposals] == [1, 2]
+
+
 def test_gains_are_shares_of_the_latency_a_second() -> None:
     (only,) = propose_rounds([_tried(1, 1e-3)], 100, 100, _SIZES)
     # By the prior, twice the trials make it 2 ** -0.3 times as slow.
@@ -130,6 +138,13 @@ def test_a_job_of_double_priority_has_double_the_gains() -> None:
     once = propose_rounds(tasks, 100, 100, _SIZES)
     twice = propose_rounds(tasks, 100, 100, _SIZES, priority=2.0)
     assert [one.gain for one in twice] == pytest.approx([2 * one.gain for one in once])
+
+
+def test_a_small_first_round_counts_by_its_trials_not_as_a_round() -> None:
+    """From 1 trial to 17 the time is expected to fall by more than from 16 to 32."""
+    small = _task(1, best_seconds=1e-3, trials=17, history=(2e-3, 1e-3), history_trials=(1, 17))
+    whole = _task(1, best_seconds=1e-3, trials=32, history=(2e-3, 1e-3), history_trials=(16, 32))
+    assert improvement_exponent(small) < improvement_exponent(whole)
 
 
 def test_a_first_trial_comes_before_every_other_jobs_further_ones() -> None:

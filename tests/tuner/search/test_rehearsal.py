@@ -41,6 +41,7 @@ def _measured(task: TaskState, trials: int, best: float | None) -> TaskState:
         trials=task.trials + trials,
         best_seconds=best,
         history=(*task.history, reached),
+        history_trials=(*task.history_trials, task.trials + trials),
         seconds_per_trial=task.seconds_per_trial or 1.0,
     )
 
