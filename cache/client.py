@@ -16,7 +16,7 @@ from tunebook.cache.errors import ModelError, ServerError, TunebookError, Unreac
 from tunebook.cache.keys import ScheduleKey, WorkloadKey
 from tunebook.cache.likeness import NO_HINTS, LookupHints
 from tunebook.cache.lookup_documents import LookupDocument, lookup_answer
-from tunebook.cache.misses import LookupAnswer
+from tunebook.cache.misses import LookupAnswer, Miss
 from tunebook.cache.records import Model, StoredModel
 from tunebook.cache.retries import Retries
 from tunebook.cache.server_requests import ServerRequests
@@ -97,6 +97,26 @@ class Client:
     ) -> LookupAnswer:
         """See Store.lookup; keys of one target and compiler are answered from one snapshot, as many
         as one request takes."""
+        return self._ask_for(keys, accept_emulated, hints, counted=True)
+
+    def explain(
+        self,
+        keys: Sequence[ScheduleKey],
+        *,
+        accept_emulated: bool = False,
+        hints: LookupHints = NO_HINTS,
+    ) -> tuple[Miss, ...]:
+        """See Store.explain."""
+        return self._ask_for(keys, accept_emulated, hints, counted=False).misses
+
+    def _ask_for(
+        self,
+        keys: Sequence[ScheduleKey],
+        accept_emulated: bool,
+        hints: LookupHints,
+        *,
+        counted: bool,
+    ) -> LookupAnswer:
         answers = [
             self._look_up(
                 {
@@ -105,6 +125,7 @@ class Client:
                     "workloads": [_workload(key, hints) for key in some],
                     "features": hints.features.get(target, ""),
                     "accept_emulated": accept_emulated,
+                    "counted": counted,
                 }
             )
             for target, compiler, some in _batches(keys)

@@ -20,6 +20,9 @@ HIT = "hit"
 OTHER = "other"
 # A little more than the longest window shows.
 _KEPT_MINUTES = 35 * 24 * 60
+# Windows that reach further back than this have buckets of hours.
+_BY_THE_MINUTE = 48 * 60
+_HOUR = 60
 
 
 @dataclass(frozen=True, order=True)
@@ -110,6 +113,28 @@ def add_counts(session: Session, counts: Mapping[LookupCell, int]) -> None:
 def forget_old_counts(session: Session, minute: int) -> None:
     """Removes what no window shows any more."""
     session.execute(delete(LookupCountRow).where(LookupCountRow.minute < minute - _KEPT_MINUTES))
+
+
+def coarsen_old_counts(session: Session, minute: int) -> None:
+    """Keeps what is older than two days by the hour: a month of minutes would be long to read."""
+    gone = session.execute(
+        delete(LookupCountRow)
+        .where(
+            LookupCountRow.minute < minute - _BY_THE_MINUTE,
+            LookupCountRow.minute % _HOUR != 0,
+        )
+        .returning(
+            LookupCountRow.target,
+            LookupCountRow.minute,
+            LookupCountRow.pipeline,
+            LookupCountRow.outcome,
+            LookupCountRow.count,
+        )
+    )
+    hours: Counter[LookupCell] = Counter()
+    for target, at, pipeline, outcome, number in gone.all():
+        hours[LookupCell(target, at - at % _HOUR, pipeline, outcome)] += number
+    add_counts(session, hours)
 
 
 def counted_pipelines(session: Session, limit: int) -> tuple[str, ...]:

@@ -38,10 +38,12 @@ class LookupStatistics:
             lookup_counts.add_counts(session, batch.counts)
             missed_keys.add_missed_keys(session, batch.missed)
 
-    def forget_older(self, minute: int) -> None:
-        """Removes counts that no window shows any more in this minute (from 1970)."""
+    def tidy(self, minute: int) -> None:
+        """Removes counts that no window shows any more in this minute (from 1970), and keeps those
+        of more than two days ago by the hour."""
         with self._database.writing() as session:
             lookup_counts.forget_old_counts(session, minute)
+            lookup_counts.coarsen_old_counts(session, minute)
 
     def pipelines(self, limit: int) -> tuple[str, ...]:
         """The names of pipelines that were counted by name, those that came last first."""

@@ -8,7 +8,7 @@ from typing import Protocol
 
 from tunebook.cache.keys import ScheduleKey, WorkloadKey
 from tunebook.cache.likeness import NO_HINTS, LookupHints
-from tunebook.cache.misses import LookupAnswer
+from tunebook.cache.misses import LookupAnswer, Miss
 from tunebook.cache.records import Model, StoredModel
 
 
@@ -22,6 +22,14 @@ class ScheduleCache(Protocol):
         accept_emulated: bool = False,
         hints: LookupHints = NO_HINTS,
     ) -> LookupAnswer: ...
+
+    def explain(
+        self,
+        keys: Sequence[ScheduleKey],
+        *,
+        accept_emulated: bool = False,
+        hints: LookupHints = NO_HINTS,
+    ) -> tuple[Miss, ...]: ...
 
     def find_model(self, digest: str, shapes: str, target: str, compiler: str) -> Model | None: ...
 

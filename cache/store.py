@@ -35,7 +35,7 @@ from tunebook.cache.keys import ScheduleKey, WorkloadKey
 from tunebook.cache.leases import LeaseObserver
 from tunebook.cache.likeness import NO_HINTS, LookupHints
 from tunebook.cache.lookup_statistics import LookupStatistics
-from tunebook.cache.misses import LookupAnswer
+from tunebook.cache.misses import LookupAnswer, Miss
 from tunebook.cache.near_schedules import NearSchedules
 from tunebook.cache.planning import Planning
 from tunebook.cache.records import (
@@ -216,6 +216,17 @@ class Store:
         help to explain those of workloads that were never stored."""
         with self._database.reading() as session:
             return lookups.lookup(session, keys, accept_emulated, hints)
+
+    def explain(
+        self,
+        keys: Sequence[ScheduleKey],
+        *,
+        accept_emulated: bool = False,
+        hints: LookupHints = NO_HINTS,
+    ) -> tuple[Miss, ...]:
+        """Why keys miss that were looked up before, as `lookup` tells it of all of them together.
+        Where look-ups are counted, this counts as none."""
+        return self.lookup(keys, accept_emulated=accept_emulated, hints=hints).misses
 
     def near(
         self,

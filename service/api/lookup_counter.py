@@ -28,7 +28,7 @@ UNNAMED = "unnamed"
 _CELLS = 50_000
 # Of more misses than these between two batches, the counts are all that is kept.
 _MISSED = 10_000
-_FORGET_SECONDS = 3600.0
+_TIDY_SECONDS = 3600.0
 
 
 @dataclass(frozen=True)
@@ -127,13 +127,13 @@ class LookupCounter:
                 raise
 
     def _run(self) -> None:
-        forgotten = -_FORGET_SECONDS
+        tidied = -_TIDY_SECONDS
         while not self._stopping.wait(self._flush_seconds):
             try:
                 self.flush()
-                if time.monotonic() - forgotten >= _FORGET_SECONDS:
-                    forgotten = time.monotonic()
-                    self._statistics.forget_older(int(self._clock()) // 60)
+                if time.monotonic() - tidied >= _TIDY_SECONDS:
+                    tidied = time.monotonic()
+                    self._statistics.tidy(int(self._clock()) // 60)
             except TunebookError as error:
                 logger.warning(
                     "look-ups stay counted in memory until they can be stored: %s", error

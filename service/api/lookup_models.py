@@ -124,6 +124,10 @@ class LookupRequest(BaseModel):
         description="The `digest` of the last answer, which is not sent again while it holds.",
     )
     pipeline: Pipeline = ""
+    counted: bool = Field(
+        True,
+        description="False for keys that were looked up before, and are only to be explained.",
+    )
 
     @model_validator(mode="after")
     def _asks_one_thing(self) -> LookupRequest:

@@ -48,7 +48,8 @@ class _RememberingRoute(APIRoute):
                 desk.remembered.put(name, reply)
             else:
                 response = _response(reply)
-            desk.counter.count(reply.pipeline, reply.tally)
+            if reply.counted:
+                desk.counter.count(reply.pipeline, reply.tally)
             return response
 
         return answer
@@ -134,6 +135,7 @@ def _reply(question: LookupRequest, target: str, answered: Answered, instance: s
         media_type=MEDIA_TYPE if refused else _JSON,
         body=body.encode(),
         pipeline=question.pipeline,
+        counted=question.counted,
         tally=Tally.of(answer, target, is_stored=answered.target_is_stored),
         revision=answered.revision,
     )

@@ -17,12 +17,14 @@ _OF_A_MISS = 3_000
 
 @dataclass(frozen=True)
 class LookupReply:
-    """An answer as it is sent, what it counts as, and the revision that it was not older than."""
+    """An answer as it is sent, what it counts as if it does, and the revision that it was not older
+    than."""
 
     status: int
     media_type: str
     body: bytes
     pipeline: str
+    counted: bool
     tally: Tally
     revision: Revision
 

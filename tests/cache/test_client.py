@@ -101,6 +101,8 @@ def test_a_look_up_is_answered_as_the_store_does(
     own = store.lookup(keys, accept_emulated=accept_emulated, hints=hints)
     assert list(asked.hits.items()) == list(own.hits.items())
     assert asked.misses == own.misses
+    explained = client.explain(keys, accept_emulated=accept_emulated, hints=hints)
+    assert explained == own.misses
 
 
 def test_more_keys_than_one_request_takes_are_asked_for_in_several(client: Client) -> None:
@@ -162,6 +164,7 @@ def test_look_ups_are_counted_under_the_name_of_the_pipeline(
     store, coordinator = served
     environment = {"TUNEBOOK_TOKEN": token_of(coordinator), "TUNEBOOK_PIPELINE": "camera"}
     with Client(coordinator.url, environment=environment) as client:
+        client.explain(KEYS[1:])
         client.lookup(KEYS[:1])
     eventually(lambda: "camera" in store.statistics.pipelines(10), "the look-up is counted")
     counted = store.statistics.hit_rate(A76, Window.NOW, now(), "camera")

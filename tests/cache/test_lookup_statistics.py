@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import sqlite3
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timedelta, timezone
@@ -143,8 +144,29 @@ def test_pipelines_are_known_again_those_that_came_last_first(store: Store) -> N
 def test_counts_that_no_window_shows_are_forgotten(store: Store) -> None:
     add(store, 1, ago=36 * 24 * 60, pipeline="old")
     add(store, 1, ago=30 * 24 * 60, pipeline="new")
-    store.statistics.forget_older(MINUTE)
+    store.statistics.tidy(MINUTE)
     assert store.statistics.pipelines(5) == ("new",)
+
+
+@pytest.mark.parametrize("window", list(Window))
+def test_counts_kept_by_the_hour_give_every_window_the_same(store: Store, window: Window) -> None:
+    for ago in (*range(0, 180, 7), *range(2_800, 3_100, 11), 9_001, 9_002, 30_000):
+        add(store, 1 + ago, ago=ago, outcome=HIT if ago % 3 else "unverified")
+    before = store.statistics.hit_rate(A76, window, NOW)
+    for _ in range(2):
+        store.statistics.tidy(MINUTE)
+        assert store.statistics.hit_rate(A76, window, NOW) == before
+
+
+def test_counts_of_more_than_two_days_ago_are_kept_by_the_hour(sqlite_url: str) -> None:
+    hour = MINUTE - MINUTE % 60 - 72 * 60
+    with Store.open(sqlite_url) as on_file:
+        for minute in range(hour, hour + 60):
+            add(on_file, 1, ago=MINUTE - minute)
+        on_file.statistics.tidy(MINUTE)
+        with sqlite3.connect(sqlite_url) as connection:
+            rows = connection.execute("SELECT minute, count FROM lookup_counts").fetchall()
+    assert rows == [(hour, 60)]
 
 
 def test_a_key_that_is_missed_again_is_told_once_as_it_was_explained_last(store: Store) -> None:

@@ -88,13 +88,13 @@ def _explain(asked: AskedSchedules) -> None:
     """Tells the misses as one look-up does: the command that mends them is for all of them."""
     terms = asked.terms
     likeness = {**(terms.model.hints.likeness if terms.model else {}), **asked.likeness}
-    answer = terms.cache.lookup(
+    misses = terms.cache.explain(
         [miss.key for miss in asked.misses],
         accept_emulated=terms.accept_emulated,
         hints=LookupHints(likeness, {str(terms.target): target_features(terms.target)}),
     )
     # What was stored meanwhile is not in this build, and stays the miss that it was.
-    asked.explain(answer.misses)
+    asked.explain(misses)
 
 
 def _told(

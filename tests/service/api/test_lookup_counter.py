@@ -41,7 +41,7 @@ class Statistics(LookupStatistics):
     def pipelines(self, limit: int) -> tuple[str, ...]:
         return self.known[:limit]
 
-    def forget_older(self, minute: int) -> None:
+    def tidy(self, minute: int) -> None:
         pass
 
 

@@ -15,7 +15,9 @@ from tunebook.service.api.remembered_answers import LookupReply, RememberedAnswe
 KEY = ScheduleKey("relu", "f32[1] -> f32[1]", "llvm", "tvm", "0")
 MISS = Miss(KEY, MissReason.NEVER_TUNED, None, (), "never", "tunebook tune MODEL")
 MADE = Revision(schedules=3, tokens=1, everything=7)
-HITS = LookupReply(200, "application/json", b"{}" * 500, "ci", Tally("t", (("hit", 1),)), MADE)
+HITS = LookupReply(
+    200, "application/json", b"{}" * 500, "ci", True, Tally("t", (("hit", 1),)), MADE
+)
 MISSES = dataclasses.replace(HITS, tally=Tally("t", (("never-tuned", 1),), (MISS,)))
 AT_A_SERVER = dataclasses.replace(MISSES, revision=dataclasses.replace(MADE, everything=None))
 

@@ -42,7 +42,7 @@ def misses(client: TestClient, **query: Any) -> list[dict[str, Any]]:
     return found
 
 
-def test_every_look_up_counts_also_those_answered_from_memory_or_as_unchanged(
+def test_every_look_up_counts_once_also_those_answered_from_memory_or_as_unchanged(
     client: TestClient, store: Store
 ) -> None:
     serve(store, workload(56))
@@ -50,6 +50,7 @@ def test_every_look_up_counts_also_those_answered_from_memory_or_as_unchanged(
     ask(client, 56, times=3)
     ask(client, 56, times=2, known=digest)
     ask(client, 56, 28, times=2, on_miss="report")
+    ask(client, 28, times=2, counted=False)
     found = hit_rate(client)
     assert (found["hits"], found["misses"]) == (8, 2)
     assert found["reasons"] == {"other-shape": 2}
