@@ -33,6 +33,7 @@ from tunebook.cache.keys import ScheduleKey
 from tunebook.cache.likeness import Likeness, LookupHints
 from tunebook.cache.lookup_counts import Window
 from tunebook.cache.misses import MissReason
+from tunebook.cache.records import ErrorClass
 from tunebook.cache.store import Store
 from tunebook.cache.tables import now
 from tunebook.cache.tokens import Role
@@ -274,3 +275,24 @@ def test_misses_tell_their_reasons(client: Client) -> None:
     reasons = [miss.reason for miss in client.lookup(KEYS).misses]
     assert MissReason.EMULATED_ONLY in reasons
     assert MissReason.OTHER_TARGET in reasons
+
+
+@pytest.mark.postgresql
+def test_a_coordinator_on_a_server_serves_nothing_that_another_process_withdrew(
+    postgresql_url: str, tmp_path: Path
+) -> None:
+    with (
+        Store.open(postgresql_url) as store,
+        Store.open(postgresql_url) as other,
+        running_coordinator(store, models=str(tmp_path)) as coordinator,
+        Client(coordinator.url, token_of(coordinator)) as client,
+    ):
+        key = serve(other, conv(56))
+        for _ in range(2):
+            (hit,) = client.lookup([key]).hits.values()
+        other.mark_failed(hit.record_id, ErrorClass.WRONG_OUTPUT, "it differs")
+        for _ in range(2):
+            (miss,) = client.lookup([key]).misses
+        assert miss.reason is MissReason.ONLY_FAILURES
+        serve(other, conv(56), seconds=2e-3)
+        assert list(client.lookup([key]).hits) == [key]
