@@ -55,6 +55,7 @@ class Nights:
     folder: Path
     coordinator: RunningCoordinator
     token: str | None = None
+    now: Callable[[], datetime] = lambda: NOW
 
     def model(self, name: str) -> str:
         """Makes a model file in the folder; gives its digest."""
@@ -77,7 +78,7 @@ class Nights:
         """A night from its beginning to its end."""
         shown = view or View()
         # Quicker than people need to be told.
-        clock = Clock(lambda: NOW, time.monotonic, lambda seconds: time.sleep(seconds / 40))
+        clock = Clock(self.now, time.monotonic, lambda seconds: time.sleep(seconds / 40))
         wanted = read_night(file)
         chosen = name or night_name(wanted, clock.now())
         headers = self.coordinator.headers

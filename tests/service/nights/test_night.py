@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
+from datetime import datetime, timedelta, timezone
 from hashlib import sha256
 
 import pytest
+from cache_samples import run_sql
 from real_nights import TARGET, Nights, View
 from stand_in_worker import SLOWEST, TRIALS, UNTUNED, StandInWorker, workload_of
 
@@ -297,6 +300,21 @@ def test_a_deadline_that_is_over_is_refused_before_anything_is_made(
     with pytest.raises(BudgetError, match="is over"):
         nights.run(nights.file("a", budget="deadline = 2026-11-30T21:59:00Z"))
     assert store.queue.budgets() == ()
+
+
+def test_a_night_ends_at_its_deadline_whatever_is_left(nights: Nights, store: Store) -> None:
+    """The deadline is moved, as nobody here waits for an hour."""
+    nights.model("a")
+    now = datetime.now(timezone.utc)
+    over = "UPDATE budgets SET deadline = '2020-01-01 00:00:00.000000'"
+    pass_it = View(on_show=_once(lambda _: run_sql(str(nights.folder / "tunebook.db"), over)))
+    budget = f"trials = 1000000\ndeadline = '{(now + timedelta(hours=1)).isoformat()}'"
+    file = nights.file("a", budget=budget, settings="min_hit_rate = 1")
+    summary = replace(nights, now=lambda: now).run(file, pass_it)
+    (job,) = summary.jobs
+    assert (job.outcome, job.reason) == ("done", "deadline")
+    assert summary.budget.over == "deadline"
+    assert exit_code(summary) == ExitCode.MISS
 
 
 def test_a_token_that_may_not_submit_is_refused(nights: Nights, store: Store) -> None:
