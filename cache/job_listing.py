@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from typing import Any
 
-from sqlalchemy import ColumnElement, Select, and_, func, or_, select
+from sqlalchemy import and_, func, or_, select
 from sqlalchemy.orm import Session, defer
 
 from tunebook.cache.budgets import in_time
@@ -13,8 +14,6 @@ from tunebook.cache.shared_budgets import budget_use, in_utc
 from tunebook.cache.submissions import Job, JobFilter, JobRequest, JobState, SearchingJob
 from tunebook.cache.submitted_jobs import SEARCH, STATE_IN, is_open, waiting_reason
 from tunebook.cache.tables import OPEN, BudgetRow, JobEventHeadRow, JobRow, RoundRow, SlotRow
-
-_Rows = Select[tuple[JobRow, BudgetRow, int]]
 
 
 def read_job(session: Session, job_id: int, served: Collection[str]) -> Job:
@@ -88,7 +87,8 @@ def request_of(row: JobRow) -> JobRequest:
     )
 
 
-def _jobs() -> _Rows:
+def _jobs() -> Any:
+    """A select of jobs with their budget and last event (SQLAlchemy 2.0 and 2.1 type it apart)."""
     return (
         select(JobRow, BudgetRow, func.coalesce(JobEventHeadRow.last, 0))
         .join(BudgetRow, BudgetRow.id == JobRow.budget_id)
@@ -121,7 +121,7 @@ def _state(row: JobRow, waiting: str) -> JobState:
     return JobState.WAITING if waiting else STATE_IN[row.stage]
 
 
-def _is_at(state: JobState, served: Collection[str]) -> ColumnElement[bool]:
+def _is_at(state: JobState, served: Collection[str]) -> Any:
     """What `_state` says, as a condition."""
     waits = and_(JobRow.worker.is_(None), JobRow.board_class.not_in(served))
     if state is JobState.WAITING:

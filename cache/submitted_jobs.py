@@ -9,7 +9,7 @@ from collections.abc import Collection
 from math import isfinite
 from typing import Any
 
-from sqlalchemy import ColumnElement, Select, and_, exists, or_, select, update
+from sqlalchemy import ColumnElement, and_, exists, or_, select, update
 from sqlalchemy.orm import Session
 
 from tunebook.cache.budgets import in_time
@@ -147,7 +147,8 @@ def spent_jobs(session: Session) -> list[int]:
 def end_if_spent(session: Session, job_id: int) -> bool:
     """Ends a job whose budget is over or whose tasks are exhausted and that has nothing in flight;
     gives whether."""
-    job = session.scalars(_locked(job_id).where(JobRow.worker.is_(None))).one_or_none()
+    unclaimed = _locked(job_id).where(JobRow.worker.is_(None))
+    job: JobRow | None = session.scalars(unclaimed).one_or_none()
     if job is None or session.scalar(
         select(JobRow.id).where(JobRow.id == job_id, _has_work_in_flight())
     ):
@@ -170,7 +171,7 @@ def changed_waiting(session: Session, served: Collection[str]) -> list[int]:
 
 def note_waiting(session: Session, job_id: int, served: Collection[str]) -> None:
     """Tells that an open job waits for its board class, or does not any more."""
-    job = session.scalars(_locked(job_id)).one_or_none()
+    job: JobRow | None = session.scalars(_locked(job_id)).one_or_none()
     if job is None:
         return
     reason = waiting_reason(job, served)
@@ -194,10 +195,11 @@ def waiting_reason(job: JobRow, served: Collection[str]) -> str:
 
 def is_open() -> tuple[ColumnElement[bool], ...]:
     """Of a submitted job that has not ended."""
-    return JobRow.state == OPEN, JobRow.submitted
+    return JobRow.state == OPEN, JobRow.submitted.is_(True)
 
 
-def _locked(job_id: int) -> Select[tuple[JobRow]]:
+def _locked(job_id: int) -> Any:
+    """A select of an open job (SQLAlchemy 2.0 and 2.1 type it apart)."""
     return (
         select(JobRow)
         .where(JobRow.id == job_id, *is_open())

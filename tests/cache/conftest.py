@@ -28,6 +28,10 @@ pytest.register_assert_rewrite(
     "shared_rounds_contract",
     "lease_contract",
     "import_contract",
+    "submission_contract",
+    "stage_contract",
+    "limits_contract",
+    "fleet_contract",
 )
 
 from tunebook.cache.database import upgrade  # noqa: E402

@@ -8,12 +8,14 @@ from dataclasses import replace
 
 import pytest
 from cache_samples import A76, TRACE, conv, propose_all, start_job
+from queue_samples import claim_new_searched, submit, submit_searched
 from sqlalchemy import Connection, create_engine, text
 
 from tunebook.cache.database import parse_url
 from tunebook.cache.imported_records import ImportedRecord
 from tunebook.cache.records import Source
-from tunebook.cache.store import Store
+from tunebook.cache.store import RoundProposal, Store
+from tunebook.cache.submissions import JobState
 
 pytestmark = pytest.mark.postgresql
 _WAITING = "SELECT count(*) FROM pg_locks WHERE NOT granted"
@@ -72,6 +74,59 @@ def test_a_trace_is_named_after_a_module_whose_record_is_stored_meanwhile(
         assert imported.result() == 0
         (stored,) = store.records(record.key)
         assert stored.candidate.source is Source.SEARCH
+    engine.dispose()
+
+
+def test_a_round_is_finished_while_another_cancels_its_job(postgresql_url: str) -> None:
+    engine = create_engine(parse_url(postgresql_url))
+    with Store.open(postgresql_url) as store, ThreadPoolExecutor(1) as thread:
+        job = submit_searched(store)
+        claimed = claim_new_searched(store, job)
+        with engine.begin() as cancelling:
+            # The steps of cancelling: the job, its rounds, the budget, the event.
+            cancelling.execute(text("UPDATE jobs SET state = 'cancelled'"))
+            store.finish_round(claimed.id, claimed.epoch)
+            cancelled = thread.submit(store.queue.cancel, job)
+            _wait_for_somebody_waiting(cancelling)
+            cancelling.execute(text("SELECT * FROM rounds FOR UPDATE"))
+            cancelling.execute(text("UPDATE budgets SET granted = granted"))
+            cancelling.execute(text("UPDATE job_event_heads SET last = last"))
+        assert cancelled.result().state is JobState.CANCELLED
+    engine.dispose()
+
+
+def test_a_claim_holds_no_budget_while_it_waits_for_another(postgresql_url: str) -> None:
+    engine = create_engine(parse_url(postgresql_url))
+    with Store.open(postgresql_url) as store, ThreadPoolExecutor(1) as thread:
+        spent, other = start_job(store, conv(56), trials=0), start_job(store, conv(28))
+        (first,), (second,) = (store.task_states(job) for job in (spent, other))
+        store.propose_rounds(spent, [RoundProposal(first.id, 4, 2.0)])
+        store.propose_rounds(other, [RoundProposal(second.id, 4, 1.0)])
+        budgets = [store.budget(job).id for job in (spent, other)]
+        lock = text("SELECT * FROM budgets WHERE id = :id FOR UPDATE NOWAIT")
+        with engine.begin() as working:
+            working.execute(lock, {"id": budgets[1]})
+            claimed = thread.submit(store.claim_round, "worker")
+            _wait_for_somebody_waiting(working)
+            working.execute(lock, {"id": budgets[0]})
+        found = claimed.result()
+        assert found is not None
+        assert found.job_id == other
+    engine.dispose()
+
+
+def test_a_job_joins_a_budget_while_trials_are_reserved_of_it(postgresql_url: str) -> None:
+    engine = create_engine(parse_url(postgresql_url))
+    with Store.open(postgresql_url) as store, ThreadPoolExecutor(1) as thread:
+        job = submit_searched(store)
+        propose_all(store, job, 4)
+        with engine.begin() as claiming:
+            claiming.execute(text("SELECT * FROM rounds FOR UPDATE"))
+            claiming.execute(text("SELECT * FROM budgets FOR UPDATE"))
+            joined = thread.submit(submit, store)
+            _wait_for_somebody_waiting(claiming)
+            claiming.execute(text("UPDATE job_event_heads SET last = last"))
+        assert store.queue.job(joined.result()).budget == store.queue.job(job).budget
     engine.dispose()
 
 

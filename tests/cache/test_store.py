@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import pytest
+from fleet_contract import PresenceContract
 from import_contract import InterchangeContract
 from known_workloads_contract import KnownWorkloadsContract
 from lease_contract import LeaseContract, ProcessContract
+from limits_contract import SharedLimitsContract
 from miss_contract import MissContract
 from near_contract import NearContract
 from origin_contract import OriginContract
 from round_contract import RoundContract
 from shared_rounds_contract import SharedRoundsContract
+from stage_contract import EventContract, StageContract
 from store_contract import StoreContract
+from submission_contract import QueueContract
 
 
 class Contract(
@@ -25,6 +29,11 @@ class Contract(
     SharedRoundsContract,
     LeaseContract,
     ProcessContract,
+    QueueContract,
+    StageContract,
+    EventContract,
+    SharedLimitsContract,
+    PresenceContract,
 ):
     """All of it."""
 

@@ -1,19 +1,24 @@
 """What the tests let other processes do with a store: `python worker_process.py TASK URL ARGS...`.
 
-Each prints one line of JSON when it is done; `hold` prints it and then waits to be killed.
+Each prints one line of JSON when it is done; `hold`, `hold_split` and `announce` print it and then
+wait to be killed.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import sys
 import time
 from collections.abc import Callable
 from typing import Any
 
-from cache_samples import candidates, conv, propose_all, start_job, success
+from cache_samples import BOARD, candidates, conv, propose_all, start_job, success
+from queue_samples import TRIALS, claim_searched, claim_split, request_for
 
+from tunebook.cache.fleet import ServedBoard
 from tunebook.cache.store import Store
+from tunebook.cache.submissions import Idempotency
 
 
 def reserve(url: str, job: str) -> dict[int, int]:
@@ -60,6 +65,71 @@ def resume_and_finish(url: str, times: str) -> int:
     return int(times)
 
 
+def submit(url: str, times: str, key: str = "") -> list[int]:
+    """Submits one job again and again, with a key or without; gives the jobs' ids."""
+    idempotency = Idempotency("client", key, "body") if key else None
+    with Store.open(url) as store:
+        made = [
+            store.queue.submit(request_for(), TRIALS, idempotency).job_id for _ in range(int(times))
+        ]
+    return sorted(set(made)) if key else made
+
+
+def work_searched(url: str) -> int:
+    """Claims, measures and finishes rounds of all submitted jobs until there are none; gives how
+    many trials it made. Every other round finds one candidate less than it was granted."""
+    spent = 0
+    with Store.open(url) as store:
+        while claimed := claim_searched(store):
+            names = [f"{claimed.id}-{number}" for number in range(claimed.size)]
+            wanted = names[claimed.id % 2 :]
+            slots = store.store_candidates(claimed.id, claimed.epoch, candidates(*wanted))
+            for slot in slots:
+                result = store.store_result(claimed.id, claimed.epoch, slot.number, success(1.0))
+                spent += not result.repeated
+            store.finish_round(claimed.id, claimed.epoch)
+            propose_all(store, claimed.job_id, 4)
+    return spent
+
+
+def use_seconds(url: str, budget: str, times: str) -> float:
+    """Works for a budget again and again, as others do; gives how many seconds were counted."""
+    counted, observed = 0.0, 0.0
+    # Of another length in each process, and without rounding.
+    seconds = 1.0 + os.getpid() / 2**22
+    with Store.open(url) as store:
+        for _ in range(int(times)):
+            before, observed = observed, store.queue.use_seconds(int(budget), observed, seconds)
+            if observed == before + seconds:
+                counted += seconds
+    return counted
+
+
+def hold_split(url: str) -> int:
+    """Claims the splitting of a job, and waits."""
+    with Store.open(url) as store:
+        claimed = claim_split(store, "victim")
+        assert claimed is not None
+        print(json.dumps(claimed.job_id), flush=True)
+        time.sleep(600)
+    return 0
+
+
+def announce(url: str) -> int:
+    """Is there with a board, and waits."""
+    with Store.open(url) as store:
+        store.fleet.announce("victim", [ServedBoard(BOARD, "board-1", False, 4)])
+        print("0", flush=True)
+        time.sleep(600)
+    return 0
+
+
+def tell(url: str, job: str, times: str) -> list[int]:
+    """Adds events to a job; gives their numbers."""
+    with Store.open(url) as store:
+        return [store.queue.append_event(int(job), "note", {}) for _ in range(int(times))]
+
+
 def create(url: str) -> str:
     """Opens a database that is not there yet."""
     Store.open(url).close()
@@ -72,6 +142,12 @@ TASKS: dict[str, Callable[..., Any]] = {
     "hold": hold,
     "resume_and_finish": resume_and_finish,
     "create": create,
+    "submit": submit,
+    "work_searched": work_searched,
+    "use_seconds": use_seconds,
+    "hold_split": hold_split,
+    "announce": announce,
+    "tell": tell,
 }
 
 if __name__ == "__main__":

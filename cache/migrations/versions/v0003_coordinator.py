@@ -7,6 +7,8 @@ Revises: 0002
 
 from __future__ import annotations
 
+from typing import Any
+
 import sqlalchemy as sa
 from alembic import op
 
@@ -17,7 +19,7 @@ depends_on = None
 
 _OPEN = "state = 'open'"
 _OPEN_COMMANDS = "state = 'open' AND NOT submitted"
-_BUDGET_IDENTITY = {
+_BUDGET_IDENTITY: dict[str, Any] = {
     "digest": sa.String(length=64),
     "shapes": sa.Text(),
     "target_id": sa.Integer(),
@@ -40,7 +42,7 @@ def _number(name: str, default: str = "0") -> sa.Column[int]:
     return sa.Column(name, sa.Integer(), nullable=False, server_default=default)
 
 
-def _moment(name: str, *, nullable: bool = False) -> sa.Column[sa.DateTime]:
+def _moment(name: str, *, nullable: bool = False) -> sa.Column[Any]:
     return sa.Column(name, sa.DateTime(timezone=True), nullable=nullable)
 
 
