@@ -25,6 +25,8 @@ from tunebook.service.api.remembered_answers import LookupReply, RememberedAnswe
 from tunebook.service.api.settings import Settings
 
 _JSON = "application/json"
+_SCHEMAS = "#/components/schemas/"
+_PROBLEM = f"{_SCHEMAS}ProblemDocument"
 
 
 class _RememberingRoute(APIRoute):
@@ -55,6 +57,13 @@ class _RememberingRoute(APIRoute):
         return answer
 
 
+def _miss_schema() -> dict[str, Any]:
+    """What it refers to stands in the document already."""
+    schema = ScheduleMissDocument.model_json_schema(ref_template=_SCHEMAS + "{model}")
+    schema.pop("$defs", None)
+    return schema
+
+
 router = APIRouter(tags=["look-ups"], route_class=_RememberingRoute)
 
 
@@ -67,13 +76,11 @@ router = APIRouter(tags=["look-ups"], route_class=_RememberingRoute)
             "model": LookupDocument | UnchangedDocument,
             "description": "Every key hit, or what missed was to be reported; or nothing changed.",
         },
-        404: {"description": "`model-not-split`: the keys of the model are not known."},
         409: {
-            "model": ScheduleMissDocument,
-            "description": "`schedule-miss`: keys missed. `ambiguous-model`: the model was split "
-            "in several ways.",
+            "description": "`schedule-miss`: keys missed. `ambiguous-model`, without hits and "
+            "misses: the model was split in several ways.",
             "content": {
-                MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/ScheduleMissDocument"}}
+                MEDIA_TYPE: {"schema": {"anyOf": [_miss_schema(), {"$ref": _PROBLEM}]}},
             },
         },
     },
@@ -86,6 +93,8 @@ def look_up(
 ) -> Response:
     """Looks up everything that a build needs, in one snapshot. A hit needs the whole key; what is
     served is verified and was measured on a real board, unless `accept_emulated` says otherwise.
+
+    A model that was never split for the target is a problem of type `model-not-split` (404).
 
     With `on_miss: "error"` a single miss makes the answer a problem of type `schedule-miss`, which
     holds the hits too. With `known` an answer that the caller has is not sent again; one with
