@@ -22,7 +22,8 @@ _ONE_LINE = r"^[^\x00-\x1f\x7f]*$"
 _EXAMPLE_TARGET = "llvm -mtriple=aarch64-linux-gnu -mcpu=cortex-a76 -num-cores=4"
 
 Trials = Annotated[int, Field(ge=1, le=_MOST_TRIALS)]
-Seconds = Annotated[float, Field(gt=0, le=1e9, allow_inf_nan=False)]
+# Not below what a clock tells: what is divided by them stays a number.
+Seconds = Annotated[float, Field(ge=1e-6, le=1e9, allow_inf_nan=False)]
 Moment = Annotated[
     # As text also where it is printed.
     datetime,

@@ -56,12 +56,13 @@ def test_a_plan_needs_a_token(make_client: Callable[..., TestClient]) -> None:
         ({}, "invalid"),
         ({"jobs": []}, "invalid"),
         ({"jobs": [{"target": TARGET}], "budget": {"seconds": -1}}, "invalid"),
+        ({"jobs": [{"target": TARGET}], "seconds_per_trial": 1e-300}, "invalid"),
         ({"jobs": [{"target": TARGET}], "budget": {"deadline": "2030-01-01T00:00:00"}}, "invalid"),
         ({"jobs": [{"target": TARGET, "model": "no digest"}]}, "invalid"),
         ({"jobs": [{"target": "?", "model": "0" * 64}]}, "bad-target"),
         ({"jobs": [{"target": TARGET}], "budget": {"deadline": "2020-01-01T00:00:00Z"}}, "budget"),
     ],
-    ids=["nothing", "no jobs", "seconds", "zone", "digest", "target", "over"],
+    ids=["nothing", "no jobs", "seconds", "no time", "zone", "digest", "target", "over"],
 )
 def test_a_plan_that_cannot_be_read_is_a_problem(
     client: TestClient, problem_of: Callable[[Any], str], body: dict[str, Any], kind: str
