@@ -11,6 +11,7 @@ from tunebook.cache import (
     job_stages,
     jobs,
     round_claims,
+    rounds,
     shared_budgets,
     submitted_jobs,
 )
@@ -159,12 +160,16 @@ class JobQueue:
     ) -> ClaimedStage | None:
         """Claims the stage (`split`, `recover`) of the job with the highest priority, of these the
         oldest, whose budget is not over, expiring dead leases first. Anybody splits; a job is
-        recovered by who has boards of its class. None when there is nothing to claim: ask again
-        after a second."""
-        with self._database.writing() as session:
-            return job_stages.claim_stage(
-                session, self._stages_observer, worker, stages, board_classes
-            )
+        recovered by who has boards of its class. One at which three workers died is given up: a job
+        that was to be split fails, one that was to be recovered is searched for. None when there is
+        nothing to claim: ask again after a second."""
+        while True:
+            with self._database.writing() as session:
+                claim = job_stages.claim_stage(
+                    session, self._stages_observer, worker, stages, board_classes
+                )
+            if not claim.again:
+                return claim.stage
 
     def beat_stage(self, job_id: int, epoch: int) -> None:
         """Says that the worker lives. Raises LeaseLostError when another worker claimed the stage
@@ -215,11 +220,7 @@ class JobQueue:
         """Ends the jobs whose budget is over or whose tasks are all exhausted and that have nothing
         in flight: `done`, with `trials`, `time`, `board-time`, `deadline` or `exhausted` as the
         reason; gives their ids. Expires dead leases first."""
-        # Jobs are locked before rounds: each kind of lease has a transaction of its own.
-        with self._database.writing() as session:
-            round_claims.expire_dead_leases(session, self._rounds_observer)
-        with self._database.writing() as session:
-            job_stages.expire_dead_stages(session, self._stages_observer)
+        self._expire_dead()
         with self._database.reading() as session:
             spent = submitted_jobs.spent_jobs(session)
         ended = []
@@ -228,6 +229,19 @@ class JobQueue:
                 if submitted_jobs.end_if_spent(session, job_id):
                     ended.append(job_id)
         return tuple(ended)
+
+    def _expire_dead(self) -> None:
+        """Asked each second by every process there is: it writes only where somebody died."""
+        with self._database.reading() as session:
+            dead_rounds = rounds.dead_leases(session, self._rounds_observer)
+            dead_stages = job_stages.dead_stages(session, self._stages_observer)
+        # Jobs are locked before rounds: each kind of lease has a transaction of its own.
+        if dead_rounds:
+            with self._database.writing() as session:
+                round_claims.expire_dead_leases(session, self._rounds_observer)
+        if dead_stages:
+            with self._database.writing() as session:
+                job_stages.expire_dead_stages(session, self._stages_observer)
 
     def note_waiting(self) -> None:
         """Tells by an event of each job that nobody serves its board class any more, or somebody

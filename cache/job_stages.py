@@ -6,6 +6,7 @@ They are claimed with leases like rounds: every later write says which epoch was
 from __future__ import annotations
 
 from collections.abc import Collection
+from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy import or_, select, update
@@ -16,7 +17,7 @@ from tunebook.cache.errors import DatabaseError, LeaseLostError
 from tunebook.cache.job_events import STATE, append_event
 from tunebook.cache.job_listing import request_of
 from tunebook.cache.jobs import add_tasks, finish_job
-from tunebook.cache.leases import Holder, LeaseObserver
+from tunebook.cache.leases import Holder, Lease, LeaseObserver
 from tunebook.cache.rounds import withdraw_rounds
 from tunebook.cache.shared_budgets import budget_use
 from tunebook.cache.submissions import ClaimedStage, JobState
@@ -25,6 +26,17 @@ from tunebook.cache.tables import BudgetRow, JobRow, ModelRow
 
 # Of what there is to read about a failure, the end is kept.
 _LOG_CHARACTERS = 64_000
+# A model that ends every process that works on it must not end all workers there are.
+_LOST_WORKERS = 3
+
+
+@dataclass(frozen=True)
+class StageClaim:
+    """The stage that was claimed, if any. `again`: one was given up instead; the next is claimed in
+    a transaction of its own, since no job is locked after a budget."""
+
+    stage: ClaimedStage | None = None
+    again: bool = False
 
 
 def claim_stage(
@@ -33,7 +45,7 @@ def claim_stage(
     worker: str,
     stages: Collection[str],
     board_classes: Collection[str],
-) -> ClaimedStage | None:
+) -> StageClaim:
     """See JobQueue.claim_stage."""
     expire_dead_stages(session, observer)
     row = session.scalars(
@@ -54,32 +66,55 @@ def claim_stage(
         .execution_options(populate_existing=True)
     ).first()
     if row is None:
-        return None
+        return StageClaim()
+    if row.lost_workers >= _LOST_WORKERS:
+        _give_up(session, row)
+        return StageClaim(again=True)
     row.epoch += 1
     row.beat += 1
     row.worker = worker
     row.holder = str(Holder.this_process())
     session.flush()
-    return ClaimedStage(
-        job_id=row.id,
-        epoch=row.epoch,
-        stage=row.stage,
-        request=request_of(row),
-        emulated=row.emulated,
-        model_id=row.model_id,
-        budget=budget_use(session.get_one(BudgetRow, row.budget_id)),
+    return StageClaim(
+        ClaimedStage(
+            job_id=row.id,
+            epoch=row.epoch,
+            stage=row.stage,
+            request=request_of(row),
+            emulated=row.emulated,
+            model_id=row.model_id,
+            budget=budget_use(session.get_one(BudgetRow, row.budget_id)),
+        )
     )
 
 
-def expire_dead_stages(session: Session, observer: LeaseObserver) -> None:
+def _give_up(session: Session, row: JobRow) -> None:
+    """What cannot be split fails; what cannot be recovered is searched for without."""
+    if row.stage == SPLIT:
+        reason = f"{row.lost_workers} workers ended while they split the model; look at their logs"
+        finish_job(session, row.id, JobState.FAILED.value, reason)
+    else:
+        finish_recovery(session, row.id, row.epoch)
+
+
+def dead_stages(session: Session, observer: LeaseObserver) -> list[Lease]:
     claimed = session.scalars(
         select(JobRow).where(*is_open(), JobRow.worker.is_not(None)).order_by(JobRow.id)
     ).all()
-    for lease in observer.dead(claimed):
+    return observer.dead(claimed)
+
+
+def expire_dead_stages(session: Session, observer: LeaseObserver) -> None:
+    for lease in dead_stages(session, observer):
         session.execute(
             update(JobRow)
             .where(JobRow.id == lease.id, JobRow.epoch == lease.epoch, JobRow.beat == lease.beat)
-            .values(worker=None, holder=None, epoch=JobRow.epoch + 1)
+            .values(
+                worker=None,
+                holder=None,
+                epoch=JobRow.epoch + 1,
+                lost_workers=JobRow.lost_workers + 1,
+            )
         )
 
 
@@ -129,7 +164,8 @@ def _go_on(
     session: Session, job_id: int, epoch: int, stage: str, following: str, **more: Any
 ) -> None:
     released = {"worker": None, "holder": None, "epoch": JobRow.epoch + 1}
-    _write(session, job_id, epoch, stage, {"stage": following, **released, **more})
+    begun = {"stage": following, "lost_workers": 0}
+    _write(session, job_id, epoch, stage, {**begun, **released, **more})
 
 
 def _write(

@@ -238,7 +238,8 @@ class JobRow(Base):
     is open for each; a submitted one (`submitted`) is open for itself.
 
     `stage` is what an open job needs next: `split`, `recover`, `search`. The first two are claimed
-    by one worker, with a lease like a round's (`epoch`, `beat`, `worker`, `holder`). `digest`,
+    by one worker, with a lease like a round's (`epoch`, `beat`, `worker`, `holder`), and
+    `lost_workers` counts those that died at it. `digest`,
     `shapes`, `target` and `choices` say what a submitted job is to split; `model_id` is known when
     it was.
     """
@@ -280,6 +281,7 @@ class JobRow(Base):
     beat: Mapped[int] = mapped_column(Integer, default=0)
     worker: Mapped[str | None] = mapped_column(Text)
     holder: Mapped[str | None] = mapped_column(Text)
+    lost_workers: Mapped[int] = mapped_column(Integer, default=0)
 
 
 class JobEventHeadRow(Base):

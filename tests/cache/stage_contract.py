@@ -181,6 +181,45 @@ class StageContract(StoreFixtures):
         assert claimed is not None
         assert claimed.job_id == job
 
+    def test_a_model_that_ends_every_worker_that_splits_it_is_given_up(
+        self, store: Store, observer: Store, clock: Clock
+    ) -> None:
+        job, other = submit(store, conv(56)), submit(store, conv(28))
+        self._lose_workers(observer, clock, "split", 3)
+        claimed = claim_split(observer)
+        assert claimed is not None
+        assert claimed.job_id == other
+        failed = store.queue.job(job)
+        assert (failed.state, failed.log) == (JobState.FAILED, "")
+        assert "3 workers ended" in failed.reason
+        assert store.queue.events(job)[-1].data["state"] == "failed"
+
+    def test_a_job_whose_recovery_ends_every_worker_is_searched_for(
+        self, store: Store, observer: Store, clock: Clock
+    ) -> None:
+        job = submit(store)
+        self._lose_workers(observer, clock, "split", 2)
+        split(store)
+        self._lose_workers(observer, clock, "recover", 3)
+        assert claim_recovery(observer) is None
+        assert [one.job_id for one in store.queue.searching([BOARD])] == [job]
+        assert store.queue.events(job)[-1].data["stage"] == "search"
+
+    def test_a_stage_that_was_let_go_is_never_given_up(self, store: Store) -> None:
+        submit(store)
+        for _ in range(5):
+            claimed = claim_split(store)
+            assert claimed is not None
+            store.queue.release_stage(claimed.job_id, claimed.epoch)
+
+    def _lose_workers(self, observer: Store, clock: Clock, stage: str, count: int) -> None:
+        """Workers claim the stage that is first in the queue, and die one after the other."""
+        for _ in range(count):
+            assert observer.queue.claim_stage("victim", [stage], [BOARD]) is not None
+            observer.queue.end_spent()
+            clock.now += LEASE + 1
+            observer.queue.end_spent()
+
     @pytest.mark.parametrize("lost", ["taken over", "cancelled"])
     @pytest.mark.parametrize("write", ["beat", "split", "fail", "release"])
     def test_a_worker_that_lost_its_stage_is_told_so(

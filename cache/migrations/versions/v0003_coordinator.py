@@ -101,6 +101,7 @@ def _widen_jobs() -> None:
         jobs.add_column(_number("beat"))
         jobs.add_column(sa.Column("worker", sa.Text(), nullable=True))
         jobs.add_column(sa.Column("holder", sa.Text(), nullable=True))
+        jobs.add_column(_number("lost_workers"))
     op.create_index(
         "uq_jobs_open",
         "jobs",
@@ -256,7 +257,9 @@ def _narrow_jobs() -> None:
     op.drop_index("ix_jobs_state", "jobs")
     op.drop_index("uq_jobs_open", "jobs")
     with op.batch_alter_table("jobs") as jobs:
-        for name in ("holder", "worker", "beat", "epoch", "log", "stage", "priority"):
+        for name in ("lost_workers", "holder", "worker", "beat", "epoch"):
+            jobs.drop_column(name)
+        for name in ("log", "stage", "priority"):
             jobs.drop_column(name)
         for name in ("name", "choices", "target", "shapes", "digest", "submitted"):
             jobs.drop_column(name)
