@@ -115,6 +115,12 @@ def test_who_is_not_signed_in_is_sent_to_sign_in_and_comes_back(
     assert client.get("/?window=7d").status_code == 200
 
 
+@pytest.mark.parametrize("elsewhere", ["//elsewhere.example", "https://elsewhere.example/"])
+def test_signing_in_leads_nowhere_else(client: TestClient, token: NewToken, elsewhere: str) -> None:
+    assert sign_in(client, token.secret, next=elsewhere).headers["location"] == "/"
+    assert client.get("/sign-in", params={"next": elsewhere}).headers["location"] == "/"
+
+
 @pytest.mark.parametrize("role", [role for role in Role if role is not Role.BOARD])
 def test_every_role_that_may_read_may_sign_in(client: TestClient, store: Store, role: Role) -> None:
     assert sign_in(client, store.tokens.create("lab", role).secret).status_code == 303
@@ -336,10 +342,10 @@ def test_a_command_with_line_ends_is_one_line_on_the_page(reader: TestClient, st
     assert "tunebook tune\\nrm -rf ~" in reader.get("/").text
 
 
-def test_half_a_character_in_a_name_breaks_no_page(reader: TestClient, store: Store) -> None:
-    """SQLite refuses to store one; the address of a page may still hold it."""
-    page = reader.get("/?pipeline=%ED%A0%80")
-    assert page.status_code == 200
+def test_what_turns_a_text_around_is_written_out(reader: TestClient, store: Store) -> None:
+    request = JobRequest("0" * 64, "", PI, "local", name="camera\u202egnp.onnx")
+    store.queue.submit(request, BudgetLimits(trials=10))
+    assert "camera\\u202egnp.onnx" in reader.get("/running-jobs").text
 
 
 # --- what the page shows ---------------------------------------------------------------------
