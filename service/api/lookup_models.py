@@ -2,9 +2,18 @@
 
 from __future__ import annotations
 
+import json
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, JsonValue, StringConstraints, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    JsonValue,
+    StringConstraints,
+    model_validator,
+)
 
 from tunebook.cache.errors import TargetError
 from tunebook.cache.keys import ScheduleKey, WorkloadKey
@@ -18,10 +27,25 @@ from tunebook.service.api.problems import ProblemDocument
 # A part of a key: one line, without what separates the parts.
 _PART = r"^[^\x00-\x1f\x7f|]*$"
 _HASH = r"^[0-9a-f]*$"
-# TVM's longest are some hundred characters.
+# Of buffers and attributes TVM's longest are some hundred characters, of constants some thousand.
 _LONGEST_TEXT = 20_000
 
-_Text = Annotated[str, StringConstraints(max_length=_LONGEST_TEXT, pattern=r"^[^\x00]*$")]
+
+def _plain_json(text: str) -> str:
+    """Text of JSON that can be stored and sent on, once a miss tells what is in it."""
+    if text:
+        try:
+            told = json.dumps(json.loads(text), ensure_ascii=False, allow_nan=False)
+            # Raises UnicodeEncodeError, a ValueError, for half of a surrogate pair.
+            told.encode()
+        except (ValueError, RecursionError):
+            raise ValueError("it is no JSON text, or holds what JSON does not know") from None
+        if "\\u0000" in told:
+            raise ValueError("it holds the character NUL")
+    return text
+
+
+_JsonText = Annotated[str, StringConstraints(max_length=_LONGEST_TEXT), AfterValidator(_plain_json)]
 _Hash = Annotated[str, StringConstraints(max_length=32, pattern=_HASH)]
 Compiler = Annotated[
     str,
@@ -78,8 +102,8 @@ class LikenessDocument(BaseModel):
 
     structure: _Hash = ""
     anchor: _Hash = ""
-    attributes: _Text = ""
-    constants: _Text = ""
+    attributes: _JsonText = ""
+    constants: _JsonText = ""
 
 
 class WorkloadQuestion(BaseModel):

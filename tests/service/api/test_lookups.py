@@ -176,6 +176,29 @@ def test_a_model_that_was_split_in_two_ways_is_not_a_miss(
 
 # --- what is refused ----------------------------------------------------------------------------
 @pytest.mark.parametrize(
+    "text", ["{", "[NaN]", "[1e999]", '["\\ud800"]', '["\\u0000"]', "[" * 10_000]
+)
+@pytest.mark.parametrize("field", ["attributes", "constants"])
+def test_a_likeness_that_could_not_be_told_again_is_refused(
+    client: TestClient, problem_of: ProblemOf, field: str, text: str
+) -> None:
+    asked = question(workload(56))
+    asked["workloads"][0]["likeness"] = {field: text}
+    answer = client.post(LOOKUPS, json=asked)
+    assert (answer.status_code, problem_of(answer)) == (422, "invalid")
+
+
+@pytest.mark.parametrize("field", ["op", "buffers", "hash"])
+def test_half_a_character_is_refused(client: TestClient, problem_of: ProblemOf, field: str) -> None:
+    asked = question(workload(56))
+    asked["workloads"][0][field] = "\ud800"
+    answer = client.post(
+        LOOKUPS, content=json.dumps(asked), headers={"Content-Type": "application/json"}
+    )
+    assert (answer.status_code, problem_of(answer)) == (422, "invalid")
+
+
+@pytest.mark.parametrize(
     "change",
     [
         {"workloads": []},
