@@ -303,6 +303,17 @@ class TestWithoutABoard:
         assert "1 registered, all busy" in text
         assert "--board-timeout" in text
 
+    def test_one_that_was_given_back_is_anothers_at_once(self, board, normal, program) -> None:
+        with (
+            Measurer(board.address, num_cores=CORES, run_timeout=300) as first,
+            Measurer(board.address, num_cores=CORES, board_timeout=20) as second,
+        ):
+            assert first.measure(normal, program).error is None
+            first.give_board_back()
+            assert second.measure(normal, program).error is None
+            second.give_board_back()
+            assert first.measure(normal, program).error is None
+
     def test_no_tracker_is_said(self, normal, program) -> None:
         text = _refusal(BoardAddress("127.0.0.1", 1, "rpi4"), normal, program)
         assert "127.0.0.1:1" in text
