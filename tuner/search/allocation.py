@@ -111,8 +111,10 @@ def expected_best(task: TaskState, trials: int) -> float:
     assert task.best_seconds is not None
     share = task.trials / (task.trials + trials)
     expected = task.best_seconds * math.pow(share, improvement_exponent(task))
-    # A search also tries the program as it is, where its schedules are slower.
-    return expected if task.untuned_seconds is None else min(expected, task.untuned_seconds)
+    if task.untuned_seconds is None or sum(map(math.isfinite, task.history)) > 1:
+        return expected
+    # Where its first schedules are slower than the program as it is, a search tries that next.
+    return min(expected, task.untuned_seconds)
 
 
 def improvement_exponent(task: TaskState) -> float:

@@ -13,6 +13,7 @@ from tunebook.cache.work import TaskState
 from tunebook.tuner.search.allocation import (
     DEFAULT_SECONDS_PER_TRIAL,
     RoundSizes,
+    expected_saving,
     improvement_exponent,
     propose_rounds,
 )
@@ -121,6 +122,15 @@ def test_a_schedule_slower_than_the_program_as_it_is_comes_first() -> None:
     assert [one.task_id for one in proposals] == [1, 2]
 
 
+def test_a_schedule_that_stays_slower_than_the_program_as_it_is_expects_it_only_once() -> None:
+    """Whatever the cause: it was tried by then."""
+    slow = {"best_seconds": 1e-3, "untuned_seconds": 1e-4}
+    before = _task(1, trials=16, history=(1e-3,), **slow)
+    after = _task(1, trials=32, history=(1e-3, 1e-3), **slow)
+    assert expected_saving(before, 16) == pytest.approx(9e-4)
+    assert expected_saving(after, 16) < 1e-4
+
+
 def test_gains_are_shares_of_the_latency_a_second() -> None:
     (only,) = propose_rounds([_tried(1, 1e-3)], 100, 100, _SIZES)
     # By the prior, twice the trials make it 2 ** -0.3 times as slow.
@@ -141,7 +151,7 @@ def test_a_job_of_double_priority_has_double_the_gains() -> None:
 
 
 def test_a_small_first_round_counts_by_its_trials_not_as_a_round() -> None:
-    """From 1 trial to 17 the time is expected to fall by more than from 16 to 32."""
+    """From 1 trial to 17 there are four doublings, from 16 to 32 there is one."""
     small = _task(1, best_seconds=1e-3, trials=17, history=(2e-3, 1e-3), history_trials=(1, 17))
     whole = _task(1, best_seconds=1e-3, trials=32, history=(2e-3, 1e-3), history_trials=(16, 32))
     assert improvement_exponent(small) < improvement_exponent(whole)
