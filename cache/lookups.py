@@ -101,7 +101,8 @@ def _served(
                 RecordRow.source,
             )
             .join(ScheduleRow, ScheduleRow.workload_id == WorkloadRow.id)
-            .join(TargetRow, TargetRow.id == ScheduleRow.target_id)
+            # Not by the index of a target's schedules, of which there may be as many as there are.
+            .join(TargetRow, TargetRow.id == ScheduleRow.target_id + 0)
             .join(RecordRow, RecordRow.id == ScheduleRow.record_id)
             .where(
                 WorkloadRow.hash.in_(hashes),
