@@ -5,8 +5,11 @@ from __future__ import annotations
 import dataclasses
 import io
 import json
+import subprocess
+import sys
 import tarfile
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -208,3 +211,33 @@ class TestScripts:
             shown = self.ask(client, record)
             assert shown["script"] is None
             assert said in shown["script_error"]
+
+    @pytest.mark.slow
+    def test_the_coordinator_itself_loads_no_tvm(
+        self, store: Store, record: int, tmp_path: Path
+    ) -> None:
+        program = (
+            "import sys\n"
+            "from fastapi.testclient import TestClient\n"
+            "from tunebook.cache.store import Store\n"
+            "from tunebook.service.api.app import create_app\n"
+            "from tunebook.service.api.settings import Settings\n"
+            "headers = {'Authorization': f'Bearer {sys.argv[2]}'}\n"
+            "with Store.open(sys.argv[1]) as store:\n"
+            "    app = create_app(Settings(models=sys.argv[3]), store)\n"
+            "    with TestClient(app, base_url='http://localhost', headers=headers) as client:\n"
+            "        for path in sys.argv[4:]:\n"
+            "            answer = client.get(f'/api/v1/{path}')\n"
+            "            assert answer.status_code == 200, answer.text\n"
+            "assert 'T.parallel' in answer.json()['script']\n"
+            "print(sorted({'tvm', 'onnx', 'xgboost'} & set(sys.modules)))\n"
+        )
+        secret = store.tokens.create("reader", Role.READ).secret
+        models = str(tmp_path / "models")
+        paths = ["jobs", "schedules", "targets", "boards", f"records/{record}"]
+        done = subprocess.run(
+            [sys.executable, "-c", program, store.url, secret, models, *paths],
+            capture_output=True,
+            text=True,
+        )
+        assert done.stdout.strip() == "[]", done.stderr
