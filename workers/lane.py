@@ -25,6 +25,7 @@ from tunebook.tuner.one_line import one_line
 from tunebook.workers.board_classes import BoardClass
 from tunebook.workers.budget_clock import BudgetClock
 from tunebook.workers.fleet_context import FleetContext
+from tunebook.workers.hopeless_rounds import give_hopeless_up
 from tunebook.workers.job_planner import ClaimedBatch, JobPlanner
 from tunebook.workers.lease import Lease
 from tunebook.workers.open_workbenches import OpenWorkbenches, SharedBuilds
@@ -202,7 +203,7 @@ class Lane:
                     _away_where_lost(board_class),
                     self._benches.use(board_class, target) as one,
                 ):
-                    one.runner.run(rounds)
+                    one.runner.run(give_hopeless_up(self._context.store, rounds))
             except TunebookError:
                 raise
             except Exception as error:  # TVM raises whatever it likes
