@@ -62,6 +62,15 @@ def serve(
             "Default: in your data folder.",
         ),
     ] = None,
+    pipeline: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--pipeline",
+            metavar="NAME",
+            help="A pipeline whose look-ups are counted by name, however many asked before it; "
+            "repeatable.",
+        ),
+    ] = None,
     workers: Annotated[
         int,
         typer.Option("--workers", min=0, max=64, help="Workers to run as child processes."),
@@ -91,6 +100,7 @@ def serve(
         any_address=not listening.is_local,
         secure=behind_proxy or tls_cert is not None,
         models=models,
+        pipelines=tuple(pipeline or ()),
     )
     with open_store(db) as store:
         _run(listening, settings, store, _workers(workers, db, models, boards or [], tracker))
