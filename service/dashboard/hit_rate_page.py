@@ -95,7 +95,8 @@ def hit_rate_page(
     coverage = store.statistics.coverage()
     labels = _labels(rates.values(), coverage)
     rows = rate_rows(asked, rates, coverage, labels)
-    causes = cause_views(store.statistics.missed_groups(_filter(asked, now)), labels)
+    missed = store.statistics.missed_groups(_filter(asked, now))
+    causes = cause_views(missed, labels, address)
     return HitRatePage(
         asked=asked,
         windows=tuple(

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
 from tunebook.cache.keys import ScheduleKey
 from tunebook.cache.missed_keys import MissedGroup
 from tunebook.cache.misses import Miss, MissReason
+from tunebook.service.commands.mending import CommandOptions, fill_in
 from tunebook.service.dashboard.moments import Moment
 from tunebook.service.dashboard.target_labels import target_labels
 
@@ -72,12 +74,15 @@ class CauseView:
         return "missed once" if self.times == 1 else f"missed {self.times:,} times"
 
 
-def cause_views(groups: Iterable[MissedGroup], labels: Mapping[str, str]) -> tuple[CauseView, ...]:
-    """The causes in the order in which they come; `labels` names the targets that have rows."""
-    return tuple(_cause_view(group, labels) for group in groups)
+def cause_views(
+    groups: Iterable[MissedGroup], labels: Mapping[str, str], address: str
+) -> tuple[CauseView, ...]:
+    """The causes in the order in which they come; `labels` names the targets that have rows, and
+    `address` is where commands reach this coordinator."""
+    return tuple(_cause_view(group, labels, address) for group in groups)
 
 
-def _cause_view(found: MissedGroup, labels: Mapping[str, str]) -> CauseView:
+def _cause_view(found: MissedGroup, labels: Mapping[str, str], address: str) -> CauseView:
     misses = found.group.misses
     targets = list(dict.fromkeys(miss.key.target for miss in misses))
     named = {**target_labels(targets), **labels}
@@ -89,10 +94,20 @@ def _cause_view(found: MissedGroup, labels: Mapping[str, str]) -> CauseView:
         targets=tuple(named[target] for target in targets),
         pipelines=tuple(sorted({key.pipeline for key in found.keys})),
         last=Moment(found.last_at),
-        mending_command=found.group.mending_command,
+        mending_command=_command_here(found.group.mending_command, address),
         misses=tuple(map(_miss_view, misses[:_SHOWN_MISSES])),
         more=max(0, len(misses) - _SHOWN_MISSES),
     )
+
+
+def _command_here(command: str, address: str) -> str:
+    """The command as it mends this coordinator; who runs it knows the model."""
+    options = CommandOptions(Path("MODEL"), Path("OUT"), server=address)
+    try:
+        return fill_in(command, options)
+    except ValueError:
+        # Quotes without an end: no command of ours.
+        return command
 
 
 def _miss_view(miss: Miss) -> MissView:

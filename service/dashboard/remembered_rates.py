@@ -26,7 +26,7 @@ class RememberedRates:
 
     To sum up a month of many pipelines' minutes takes seconds, a day milliseconds: what was read is
     shown for twenty times as long as reading it took. Safe to share between threads, of which one
-    reads and the others wait for it.
+    reads; where something was read before, the others get that meanwhile.
     """
 
     def __init__(
@@ -39,13 +39,21 @@ class RememberedRates:
 
     def of(self, window: Window, now: datetime) -> tuple[HitRate, ...]:
         """As LookupStatistics.hit_rates, or as it was a little ago."""
-        with self._locks[window]:
-            started = self._monotonic()
-            known = self._remembered.get(window)
-            if known is not None and started < known.until:
-                return known.rates
-            rates = self._statistics.hit_rates(window, now)
-            ended = self._monotonic()
-            until = ended + _PATIENCE * (ended - started)
-            self._remembered[window] = _Remembered(rates, until)
-            return rates
+        lock, known = self._locks[window], self._remembered.get(window)
+        if not lock.acquire(blocking=known is None):
+            assert known is not None
+            return known.rates
+        try:
+            return self._read(window, now)
+        finally:
+            lock.release()
+
+    def _read(self, window: Window, now: datetime) -> tuple[HitRate, ...]:
+        started = self._monotonic()
+        known = self._remembered.get(window)
+        if known is not None and started < known.until:
+            return known.rates
+        rates = self._statistics.hit_rates(window, now)
+        ended = self._monotonic()
+        self._remembered[window] = _Remembered(rates, ended + _PATIENCE * (ended - started))
+        return rates

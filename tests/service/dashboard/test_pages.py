@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 import shutil
+import sqlite3
 from collections.abc import Iterator
+from contextlib import closing
 from datetime import datetime, timedelta, timezone
 from html.parser import HTMLParser
 from pathlib import Path
@@ -17,6 +19,7 @@ from tunebook.cache.database import upgrade
 from tunebook.cache.keys import ScheduleKey
 from tunebook.cache.lookup_counts import HIT, LookupCell
 from tunebook.cache.lookup_statistics import LookupBatch
+from tunebook.cache.mending_trials import TRIALS_A_MISS
 from tunebook.cache.missed_keys import MissedKey
 from tunebook.cache.misses import Difference, Miss, MissReason
 from tunebook.cache.store import Store
@@ -337,15 +340,24 @@ def test_no_text_of_a_model_an_error_or_a_client_is_read_as_html(
 
 
 def test_a_command_with_line_ends_is_one_line_on_the_page(reader: TestClient, store: Store) -> None:
-    miss = Miss(key(PI), MissReason.NEVER_TUNED, None, (), "never tuned", "tunebook tune\nrm -rf ~")
-    note_miss(store, miss)
-    assert "tunebook tune\\nrm -rf ~" in reader.get("/").text
+    command = "tunebook tune 'a\nrm -rf ~"
+    note_miss(store, Miss(key(PI), MissReason.NEVER_TUNED, None, (), "never tuned", command))
+    assert "tunebook tune &#39;a\\nrm -rf ~" in reader.get("/").text
 
 
 def test_what_turns_a_text_around_is_written_out(reader: TestClient, store: Store) -> None:
     request = JobRequest("0" * 64, "", PI, "local", name="camera\u202egnp.onnx")
     store.queue.submit(request, BudgetLimits(trials=10))
     assert "camera\\u202egnp.onnx" in reader.get("/running-jobs").text
+
+
+def test_a_fault_of_the_database_is_a_page_too(reader: TestClient, tmp_path: Path) -> None:
+    with closing(sqlite3.connect(tmp_path / "tunebook.db")) as database:
+        database.execute("DROP TABLE missed_keys")
+    page = reader.get("/")
+    assert page.status_code == 503
+    assert "The database does not answer" in "".join(assert_inert(page).text)
+    assert str(tmp_path) not in page.text
 
 
 # --- what the page shows ---------------------------------------------------------------------
@@ -410,6 +422,7 @@ def test_misses_are_grouped_by_cause_with_the_nearest_key_and_the_command(
     reader: TestClient, store: Store
 ) -> None:
     command = f"tunebook migrate MODEL --target '{PI}'"
+    here = f"tunebook submit MODEL --target '{PI}' --trials {TRIALS_A_MISS} --server http://{HOST}"
     for number in (1, 2):
         wanted, nearest = key(PI, number=number), key(SERVER, number=number)
         difference = Difference("target.mcpu", "cortex-a76", "znver4")
@@ -421,7 +434,7 @@ def test_misses_are_grouped_by_cause_with_the_nearest_key_and_the_command(
     assert "2 keys" in words
     assert "other-target (target.mcpu: wanted cortex-a76, stored znver4)" in words
     assert f"nearest {SERVER} | {COMPILER} | {2:016x}" in words
-    assert words.count(command) == 1
+    assert words.count(here) == 1
     assert "missed 6 times on cortex-a76, 4 cores by nightly" in words
 
 

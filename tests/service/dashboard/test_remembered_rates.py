@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from datetime import datetime, timezone
 from pathlib import Path
@@ -68,3 +69,26 @@ def test_each_window_is_remembered_by_itself(statistics: LookupStatistics) -> No
     assert hits(rates) == [1]
     hit(statistics)
     assert [rate.series.total.hits for rate in rates.of(Window.DAY, NOW)] == [2]
+
+
+def test_nobody_waits_for_another_to_read(statistics: LookupStatistics) -> None:
+    clock = Clock(0)
+    reading, may_go_on = threading.Event(), threading.Event()
+
+    def slow_clock() -> float:
+        if threading.current_thread() is reader:
+            reading.set()
+            assert may_go_on.wait(30)
+        return clock()
+
+    rates = RememberedRates(statistics, slow_clock)
+    reader = threading.Thread(target=lambda: hits(rates))
+    hit(statistics)
+    assert hits(rates) == [1]
+    hit(statistics)
+    reader.start()
+    assert reading.wait(30)
+    assert hits(rates) == [1]
+    may_go_on.set()
+    reader.join(30)
+    assert hits(rates) == [2]
