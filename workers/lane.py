@@ -18,8 +18,7 @@ from tunebook.cache.errors import (
     TunebookError,
 )
 from tunebook.cache.store import ClaimedRound
-from tunebook.cache.submissions import ClaimedStage
-from tunebook.cache.submitted_jobs import RECOVER, SPLIT
+from tunebook.cache.submissions import RECOVER, SPLIT, ClaimedStage
 from tunebook.tuner.llvm_targets import resolve_target
 from tunebook.tuner.one_line import one_line
 from tunebook.workers.board_classes import BoardClass

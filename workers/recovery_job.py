@@ -6,6 +6,7 @@ from __future__ import annotations
 import logging
 
 from tunebook.cache.submissions import ClaimedStage
+from tunebook.tuner.compiler import compiler_text
 from tunebook.tuner.llvm_targets import resolve_target
 from tunebook.workers.board_classes import BoardClass
 from tunebook.workers.budget_clock import BudgetClock
@@ -34,7 +35,14 @@ def recover_job(
     had, and TunebookError when this machine cannot build.
     """
     queue = context.store.queue
-    target = resolve_target(_target_of(context, stage))
+    tasks = context.store.task_states(stage.job_id)
+    if not tasks or tasks[0].key.compiler != compiler_text():
+        # There is nothing to recover, or it takes another worker's compiler to do it: that one
+        # searches, and starts from the same traces.
+        queue.finish_recovery(stage.job_id, stage.epoch)
+        return
+    # Of the job's own text no more than the spelling differs.
+    target = resolve_target(tasks[0].key.target)
     reason = board_class.why_not(target)
     if reason is not None:
         _log.warning("a job failed: %s", reason, extra={"job": stage.job_id})
@@ -45,13 +53,6 @@ def recover_job(
         _recover(context, stage, lease, clock, one)
     if not context.stop.is_set():
         queue.finish_recovery(stage.job_id, stage.epoch)
-
-
-def _target_of(context: FleetContext, stage: ClaimedStage) -> str:
-    """The target that the model was split for: of a job's own text no more than the spelling
-    differs."""
-    tasks = context.store.task_states(stage.job_id)
-    return tasks[0].key.target if tasks else stage.request.target
 
 
 def _recover(

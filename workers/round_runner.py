@@ -5,23 +5,23 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from concurrent.futures import Future, as_completed, wait
+from concurrent.futures import as_completed, wait
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from tunebook.cache.errors import LeaseLostError
 from tunebook.cache.keys import ScheduleKey
 from tunebook.cache.records import Candidate, ErrorClass, Measurement, Record
-from tunebook.cache.store import ClaimedRound, Slot, Store, TaskState
+from tunebook.cache.store import ClaimedRound, Slot, Store
 from tunebook.tuner.trials.trials import BuildFailure, BuildRequest, BuiltLibrary
 from tunebook.workers.lease import Lease
 from tunebook.workers.proposals import Proposer
+from tunebook.workers.running_round import Build, RunningRound, RunningTrial, discard
 from tunebook.workers.workbench import Workbench
 
 _log = logging.getLogger(__name__)
 
-_Build = Future[BuiltLibrary | BuildFailure]
 _Given = TypeVar("_Given")
 # How often it is looked whether what is being built is still wanted.
 _LOOK_SECONDS = 0.5
@@ -38,52 +38,6 @@ class RoundWatch:
     on_trial: Callable[[ClaimedRound], None]
     out_of_time: Callable[[ClaimedRound], bool]
     stop: threading.Event
-
-
-@dataclass
-class _Round:
-    """A claimed round while it runs: its lease, its task when it began, what was built (by module
-    hash) and measured, and how many seconds of one process that took."""
-
-    claimed: ClaimedRound
-    lease: Lease
-    task: TaskState
-    libraries: dict[str, BuiltLibrary] = field(default_factory=dict)
-    results: list[tuple[Candidate, Measurement]] = field(default_factory=list)
-    seconds: float = 0.0
-
-    @property
-    def key(self) -> ScheduleKey:
-        return self.claimed.key
-
-    @property
-    def told(self) -> dict[str, object]:
-        """What a log says of it."""
-        return {
-            "job": self.claimed.job_id,
-            "round": self.claimed.id,
-            "task": self.claimed.task_id,
-            "op": self.key.op,
-            "target": self.key.target,
-            "board_class": self.claimed.board_class,
-            "trials": len(self.results),
-            "seconds": round(self.seconds, 3),
-            "best_seconds": self.best_seconds,
-        }
-
-    @property
-    def best_seconds(self) -> float | None:
-        """The task's best time so far."""
-        measured = [measurement.seconds for _, measurement in self.results]
-        return min((s for s in (self.task.best_seconds, *measured) if s is not None), default=None)
-
-
-@dataclass(frozen=True)
-class _Trial:
-    """A slot whose candidate is being built."""
-
-    round: _Round
-    slot: Slot
 
 
 class RoundRunner:
@@ -117,10 +71,10 @@ class RoundRunner:
         Raises BoardError when no board can be had; what was measured is stored by then.
         """
         began = self._bench.clock.now()
-        builds: dict[_Build, _Trial] = {}
+        builds: dict[Build, RunningTrial] = {}
         with ExitStack() as leases:
             rounds = self._begin(batch, leases)
-            leases.callback(_discard, builds)
+            leases.callback(discard, builds)
             with self._bench.machine.working():
                 for one in rounds:
                     builds.update(self._start_builds(one))
@@ -175,7 +129,7 @@ class RoundRunner:
             _log.warning("%s: record %d: %s: %s", key, record.id, verdict.error.value, verdict.text)
             self._store.mark_failed(record.id, verdict.error, verdict.text)
 
-    def _begin(self, batch: Sequence[ClaimedRound], leases: ExitStack) -> list[_Round]:
+    def _begin(self, batch: Sequence[ClaimedRound], leases: ExitStack) -> list[RunningRound]:
         """Takes the leases of a batch."""
         held = [leases.enter_context(Lease.of_round(self._store, claimed)) for claimed in batch]
         tasks = {
@@ -184,23 +138,25 @@ class RoundRunner:
             for task in self._store.task_states(job_id)
         }
         return [
-            _Round(claimed, lease, tasks[claimed.task_id])
+            RunningRound(claimed, lease, tasks[claimed.task_id])
             for claimed, lease in zip(batch, held, strict=True)
         ]
 
-    def _unless_lost(self, one: _Round, step: Callable[[_Round], _Given]) -> _Given | None:
+    def _unless_lost(
+        self, one: RunningRound, step: Callable[[RunningRound], _Given]
+    ) -> _Given | None:
         try:
             return step(one)
         except LeaseLostError:
             one.lease.lose()
             return None
 
-    def _is_over(self, one: _Round) -> bool:
+    def _is_over(self, one: RunningRound) -> bool:
         """Whether no trial of a round may be begun any more."""
         return self._watch.stop.is_set() or one.lease.lost or self._watch.out_of_time(one.claimed)
 
     @contextmanager
-    def _counted(self, one: _Round, phase: str | None) -> Iterator[None]:
+    def _counted(self, one: RunningRound, phase: str | None) -> Iterator[None]:
         """Counts the block for its round, and for its phase where it has one of its own."""
         started = self._bench.clock.now()
         with ExitStack() as phases:
@@ -209,17 +165,17 @@ class RoundRunner:
             yield
         one.seconds += self._bench.clock.now() - started
 
-    def _start_builds(self, one: _Round) -> dict[_Build, _Trial]:
+    def _start_builds(self, one: RunningRound) -> dict[Build, RunningTrial]:
         if self._is_over(one):
             return {}
         slots = self._unless_lost(one, self._slots) or ()
         return {
-            self._build(one.key, slot.candidate): _Trial(one, slot)
+            self._build(one.key, slot.candidate): RunningTrial(one, slot)
             for slot in slots
             if slot.record_id is None
         }
 
-    def _slots(self, one: _Round) -> tuple[Slot, ...]:
+    def _slots(self, one: RunningRound) -> tuple[Slot, ...]:
         """What a predecessor stored, and new candidates for what is missing."""
         claimed = one.claimed
         missing = claimed.size - len(claimed.slots)
@@ -232,21 +188,21 @@ class RoundRunner:
         new = self._store.store_candidates(claimed.id, claimed.epoch, candidates)
         return (*claimed.slots, *new)
 
-    def _build(self, key: ScheduleKey, candidate: Candidate) -> _Build:
+    def _build(self, key: ScheduleKey, candidate: Candidate) -> Build:
         tir = self._bench.programs.program(key).tir
         request = BuildRequest(tir, key.target, candidate.trace, candidate.module_hash)
         return self._bench.builds.submit(request)
 
-    def _wait_for(self, builds: Mapping[_Build, _Trial]) -> None:
+    def _wait_for(self, builds: Mapping[Build, RunningTrial]) -> None:
         """Until all are built; those of rounds that are over are not begun any more."""
-        pending: Collection[_Build] = builds.keys()
+        pending: Collection[Build] = builds.keys()
         while pending:
             pending = wait(pending, _LOOK_SECONDS).not_done
             for build in pending:
                 if self._is_over(builds[build].round):
                     build.cancel()
 
-    def _measure(self, builds: Mapping[_Build, _Trial]) -> None:
+    def _measure(self, builds: Mapping[Build, RunningTrial]) -> None:
         rounds = {trial.round.claimed.id: trial.round for trial in builds.values()}.values()
         for build in as_completed(builds):
             if all(self._is_over(one) for one in rounds):
@@ -269,7 +225,7 @@ class RoundRunner:
                 one.results.append((slot.candidate, measurement))
                 self._watch.on_trial(claimed)
 
-    def _measure_one(self, one: _Round, outcome: BuiltLibrary | BuildFailure) -> Measurement:
+    def _measure_one(self, one: RunningRound, outcome: BuiltLibrary | BuildFailure) -> Measurement:
         if isinstance(outcome, BuildFailure):
             return Measurement(
                 error=outcome.error,
@@ -283,18 +239,18 @@ class RoundRunner:
             )
         return replace(measured, features=outcome.features, feature_columns=outcome.feature_columns)
 
-    def _learn(self, one: _Round) -> None:
+    def _learn(self, one: RunningRound) -> None:
         with self._counted(one, "search"):
             self._proposer.learn(one.key, one.results)
 
-    def _share_out(self, rounds: Sequence[_Round], seconds: float) -> None:
+    def _share_out(self, rounds: Sequence[RunningRound], seconds: float) -> None:
         """What each took of the time that passed for all of them."""
         counted = sum(one.seconds for one in rounds)
         for one in rounds:
             share = one.seconds / counted if counted else 1 / len(rounds)
             one.seconds = share * seconds / self._side_by_side
 
-    def _end(self, one: _Round) -> None:
+    def _end(self, one: RunningRound) -> None:
         if not one.lease.lost:
             self._unless_lost(one, self._finish)
         if one.lease.lost:
@@ -304,22 +260,8 @@ class RoundRunner:
         else:
             _log.info("round finished", extra=one.told)
 
-    def _finish(self, one: _Round) -> None:
+    def _finish(self, one: RunningRound) -> None:
         self._store.finish_round(one.claimed.id, one.claimed.epoch, one.seconds)
 
     def _build_again(self, record: Record) -> BuiltLibrary | BuildFailure:
         return self._build(record.key, record.candidate).result()
-
-
-def _discard(builds: Mapping[_Build, _Trial]) -> None:
-    """Removes what was built, and what still will be; what was not begun is not built any more."""
-    for build in builds:
-        build.cancel()
-        build.add_done_callback(_remove)
-
-
-def _remove(build: _Build) -> None:
-    if not build.cancelled() and build.exception() is None:
-        built = build.result()
-        if isinstance(built, BuiltLibrary):
-            built.path.unlink(missing_ok=True)

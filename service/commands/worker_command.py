@@ -104,7 +104,7 @@ def _memory(gibibytes: float | None) -> int:
     """Bytes that opening a model may take."""
     if gibibytes is not None:
         return int(gibibytes * _GIBIBYTE)
-    return min(_MOST_MEMORY, psutil.virtual_memory().total * 3 // 4)
+    return min(_MOST_MEMORY, int(psutil.virtual_memory().total * 3 // 4))
 
 
 def _model_source(models: str | None) -> ModelSource:
