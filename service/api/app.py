@@ -147,6 +147,7 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     async with AsyncExitStack() as ends:
         ends.callback(app.state.lookups.stop)
         app.state.lookups.start()
+        ends.push_async_callback(app.state.event_feed.close)
         keeper = JobKeeper(app.state.store.queue, look_seconds=app.state.settings.look_seconds)
         ends.callback(keeper.stop)
         keeper.start()

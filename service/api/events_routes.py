@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 from collections.abc import AsyncIterator
 from typing import Annotated, Any
 
@@ -11,6 +12,7 @@ from fastapi import APIRouter, Depends, Header
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response, StreamingResponse
 
+from tunebook.cache.errors import DatabaseError
 from tunebook.cache.job_events import JobEvent
 from tunebook.cache.store import Store
 from tunebook.cache.submissions import ENDED
@@ -27,6 +29,8 @@ from tunebook.service.api.field_types import RowId
 from tunebook.service.api.job_event_feed import JobEventFeed
 from tunebook.service.api.problems import Problem
 from tunebook.service.api.settings import Settings
+
+logger = logging.getLogger(__name__)
 
 router = APIRouter(tags=["jobs"])
 
@@ -131,7 +135,14 @@ class _Stream:
         stopped = asyncio.create_task(self._stopping.wait())
         try:
             while not self._stopping.is_set():
-                events, has_ended = await run_in_threadpool(self._read, after)
+                try:
+                    events, has_ended = await run_in_threadpool(self._read, after)
+                except DatabaseError as error:
+                    # Its client comes again, and goes on where it was.
+                    logger.warning(
+                        "a stream ends", extra={"job": self._job_id, "error": str(error)}
+                    )
+                    return
                 for event in events:
                     yield _event_text(event)
                     after = event.number

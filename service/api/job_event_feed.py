@@ -59,7 +59,7 @@ class JobEventFeed:
         return True
 
     async def close(self) -> None:
-        """Asks no more questions; those who wait time out."""
+        """Asks no more questions; whoever still waits does so until their time is over."""
         if self._polling is not None:
             self._polling.cancel()
             with suppress(asyncio.CancelledError):
@@ -68,7 +68,7 @@ class JobEventFeed:
     async def _poll(self) -> None:
         try:
             while self._waits:
-                await self._tell(await self._ask({wait.job_id for wait in self._waits}))
+                self._tell(await self._ask({wait.job_id for wait in self._waits}))
                 await asyncio.sleep(self._poll_seconds)
         finally:
             self._polling = None
@@ -83,7 +83,7 @@ class JobEventFeed:
             logger.warning("cannot look for events of jobs", extra={"error": str(error)})
             return {}
 
-    async def _tell(self, last: Mapping[int, int]) -> None:
+    def _tell(self, last: Mapping[int, int]) -> None:
         for wait in list(self._waits):
             if last.get(wait.job_id, 0) > wait.after and not wait.told.done():
                 wait.told.set_result(None)
