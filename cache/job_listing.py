@@ -11,9 +11,16 @@ from sqlalchemy.orm import Session, defer
 from tunebook.cache.budgets import in_time
 from tunebook.cache.errors import NotFoundError
 from tunebook.cache.shared_budgets import budget_use, in_utc
-from tunebook.cache.submissions import Job, JobFilter, JobRequest, JobState, SearchingJob
-from tunebook.cache.submitted_jobs import SEARCH, STATE_IN, is_open, waiting_reason
-from tunebook.cache.tables import OPEN, BudgetRow, JobEventHeadRow, JobRow, RoundRow, SlotRow
+from tunebook.cache.submissions import SEARCH, Job, JobFilter, JobRequest, JobState, SearchingJob
+from tunebook.cache.submitted_jobs import STATE_IN, is_open, waiting_reason
+from tunebook.cache.tables import (
+    OPEN,
+    BudgetRow,
+    JobEventHeadRow,
+    JobRow,
+    RoundRow,
+    SlotRow,
+)
 
 
 def read_job(session: Session, job_id: int, served: Collection[str]) -> Job:

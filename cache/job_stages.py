@@ -20,8 +20,8 @@ from tunebook.cache.jobs import add_tasks, finish_job
 from tunebook.cache.leases import Holder, Lease, LeaseObserver
 from tunebook.cache.rounds import withdraw_rounds
 from tunebook.cache.shared_budgets import budget_use
-from tunebook.cache.submissions import ClaimedStage, JobState
-from tunebook.cache.submitted_jobs import RECOVER, SEARCH, SPLIT, STATE_IN, is_open
+from tunebook.cache.submissions import RECOVER, SEARCH, SPLIT, ClaimedStage, JobState
+from tunebook.cache.submitted_jobs import STATE_IN, is_open
 from tunebook.cache.tables import BudgetRow, JobRow, ModelRow
 
 # Of what there is to read about a failure, the end is kept.

@@ -47,7 +47,9 @@ def _open_job(session: Session, place: dict[str, Any], budget_id: int) -> tuple[
     for _ in range(_ATTEMPTS):
         created = insert_missing(session, JobRow, {**place, "budget_id": budget_id, "state": OPEN})
         job_id = session.scalars(
-            select(JobRow.id).filter_by(**place, state=OPEN).with_for_update(key_share=True)
+            select(JobRow.id)
+            .filter_by(**place, state=OPEN, submitted=False)
+            .with_for_update(key_share=True)
         ).one_or_none()
         if job_id is not None:
             return job_id, created

@@ -13,6 +13,7 @@ from tunebook.cache.budgets import in_time, is_in_time, reserve
 from tunebook.cache.identities import key_of
 from tunebook.cache.leases import Holder, LeaseObserver
 from tunebook.cache.rounds import candidate_of, close_round, dead_leases
+from tunebook.cache.submissions import SEARCH
 from tunebook.cache.tables import (
     CLOSED,
     OPEN,
@@ -24,9 +25,6 @@ from tunebook.cache.tables import (
     WorkloadRow,
 )
 from tunebook.cache.work import ClaimedRound, Slot
-
-# The stage of a job in which anybody may claim its rounds.
-_SEARCH_STAGE = "search"
 
 
 @dataclass(frozen=True)
@@ -106,7 +104,7 @@ def _free_rounds(wanted: WantedRounds) -> Select[Any]:
     if wanted.searched:
         statement = statement.join(BudgetRow, BudgetRow.id == JobRow.budget_id).where(
             JobRow.submitted,
-            JobRow.stage == _SEARCH_STAGE,
+            JobRow.stage == SEARCH,
             # What nothing can be granted to is passed over: it may be granted later, when rounds
             # in flight give back, and else is closed with its job.
             or_(RoundRow.granted.is_not(None), BudgetRow.granted < BudgetRow.trial_limit),

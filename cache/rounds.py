@@ -12,17 +12,19 @@ from typing import Any
 from sqlalchemy import func, select, update
 from sqlalchemy.orm import Session
 
-from tunebook.cache.budgets import give_back
+from tunebook.cache.budgets import give_back, in_time
 from tunebook.cache.errors import DatabaseError, LeaseLostError
 from tunebook.cache.finished_rounds import read_finished_round
 from tunebook.cache.identities import insert_missing
 from tunebook.cache.job_events import ROUND, append_event
 from tunebook.cache.leases import Lease, LeaseObserver
 from tunebook.cache.records import Candidate, Source
+from tunebook.cache.submissions import SEARCH
 from tunebook.cache.tables import (
     CLOSED,
     FINISHED,
     OPEN,
+    BudgetRow,
     JobRow,
     RecordRow,
     RoundRow,
@@ -57,7 +59,7 @@ def propose_rounds(
     for proposal in sorted(proposals, key=lambda proposal: tasks[proposal.task_id].workload_id):
         values = _proposed(job, tasks[proposal.task_id], proposal)
         if not insert_missing(session, RoundRow, values):
-            closing = _change_or_take_over(session, values, dead)
+            closing = _change_or_take_over(session, job, values, dead)
             if closing is not None:
                 inherited.append((*closing, values))
     # Budgets come after all rounds, as in every other transaction, and in one order too.
@@ -82,7 +84,7 @@ def _proposed(job: JobRow, task: TaskRow, proposal: RoundProposal) -> dict[str, 
 
 
 def _change_or_take_over(
-    session: Session, values: dict[str, Any], dead: Collection[Lease]
+    session: Session, job: JobRow, values: dict[str, Any], dead: Collection[Lease]
 ) -> tuple[int, int] | None:
     """Makes the open round of a workload on a target what is proposed, unless somebody holds it.
 
@@ -101,14 +103,41 @@ def _change_or_take_over(
     ).one_or_none()
     if row is None or (row.worker is not None and Lease.of(row) not in dead):
         return None
+    if row.job_id != job.id and _stays_with_its_job(session, row, job, values["gain"]):
+        return None
     if row.granted is None:
         session.execute(update(RoundRow).where(RoundRow.id == row.id).values(**values))
         return None
-    if row.job_id != values["job_id"]:
+    if row.job_id != job.id:
         return session.get_one(JobRow, row.job_id).budget_id, row.id
     # Its slots are numbered within what was granted: only the gain may change.
     row.gain = values["gain"]
     return None
+
+
+def _stays_with_its_job(session: Session, row: RoundRow, proposing: JobRow, gain: float) -> bool:
+    """Whether a round is left to the job that has it, when another one that is searched for too
+    proposes it: the one that gains most has it, and what was begun is gone on with. Both are run by
+    the same workers; one whose budget grants nothing stands in nobody's way."""
+    if not (proposing.submitted and proposing.stage == SEARCH):
+        return False
+    begun = row.granted is not None
+    going_on = (
+        select(JobRow.id)
+        .join(BudgetRow, BudgetRow.id == JobRow.budget_id)
+        .where(
+            JobRow.id == row.job_id,
+            JobRow.submitted,
+            JobRow.state == OPEN,
+            JobRow.stage == SEARCH,
+            JobRow.board_class == proposing.board_class,
+            in_time(),
+        )
+    )
+    if begun:
+        return session.scalar(going_on) is not None
+    granting = going_on.where(BudgetRow.granted < BudgetRow.trial_limit)
+    return row.gain >= gain and session.scalar(granting) is not None
 
 
 def withdraw_rounds(session: Session, job_id: int) -> None:

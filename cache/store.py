@@ -398,8 +398,9 @@ class Store:
             jobs.set_exhausted(session, task_id)
 
     def finish_job(self, job_id: int, state: str, reason: str = "") -> None:
-        """Ends the job as `state` (any word but `open`) and closes its open rounds, giving back
-        what they had not spent. A job that is finished already stays as it is."""
+        """Ends the job as `state` and closes its open rounds, giving back what they had not spent.
+        The state is any word but `open`; that of a submitted job one of JobState's. A job that is
+        finished already stays as it is."""
         with self._database.writing() as session:
             jobs.finish_job(session, job_id, state, reason)
 
@@ -412,8 +413,10 @@ class Store:
     def propose_rounds(self, job_id: int, proposals: Sequence[RoundProposal]) -> int:
         """Makes rounds open, or changes the gain of those open and unclaimed (and the size, while
         nothing is granted). One of another job is taken over where nobody holds it or its lease is
-        dead (what it was granted goes back), and else the proposal is left out. Gives how many of
-        this job are open; none are once the job is finished."""
+        dead (what it was granted goes back), and else the proposal is left out. Of two submitted
+        jobs that are searched for on one board class, the one with the higher gain has it, and one
+        that was begun stays where it is. Gives how many of this job are open; none are once the job
+        is finished."""
         with self._database.writing() as session:
             return rounds.propose_rounds(session, self._observer, job_id, proposals)
 

@@ -6,6 +6,10 @@ from dataclasses import dataclass
 from datetime import datetime
 from enum import Enum
 
+# The stages of an open job.
+SPLIT = "split"
+RECOVER = "recover"
+SEARCH = "search"
 _EMULATED_CLASSES = "emulated-"
 
 

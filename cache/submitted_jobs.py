@@ -25,17 +25,24 @@ from tunebook.cache.shared_budgets import (
     raise_limits,
 )
 from tunebook.cache.submissions import (
+    RECOVER,
+    SEARCH,
+    SPLIT,
     BudgetLimits,
     Idempotency,
     JobRequest,
     JobState,
     Submission,
 )
-from tunebook.cache.tables import OPEN, BudgetRow, JobRow, ModelRow, RoundRow, TaskRow
+from tunebook.cache.tables import (
+    OPEN,
+    BudgetRow,
+    JobRow,
+    ModelRow,
+    RoundRow,
+    TaskRow,
+)
 
-SPLIT = "split"
-RECOVER = "recover"
-SEARCH = "search"
 # What a job that nothing keeps waiting is at in each of its stages.
 STATE_IN = {SPLIT: JobState.QUEUED, RECOVER: JobState.RECOVERING, SEARCH: JobState.RUNNING}
 _EXHAUSTED = "exhausted"

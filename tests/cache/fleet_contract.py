@@ -85,6 +85,20 @@ class FleetContract(StoreFixtures):
         victim.stdout.close()
         assert not store.fleet.serves(BOARD)
 
+    def test_a_worker_that_is_started_again_under_its_name_is_there_since_then(
+        self, store: Store, url: str
+    ) -> None:
+        first = start("announce", url)
+        assert first.stdout is not None
+        first.stdout.readline()
+        (before,) = store.fleet.workers()
+        first.kill()
+        first.wait()
+        first.stdout.close()
+        store.fleet.announce(before.name, [SERVED])
+        (after,) = store.fleet.workers()
+        assert after.started_at > before.started_at
+
     def test_the_rows_of_dead_workers_are_cleared_away(
         self, store: Store, observer: Store, clock: Clock
     ) -> None:

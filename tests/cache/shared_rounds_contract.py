@@ -14,15 +14,17 @@ from cache_samples import (
     success,
 )
 from processes import start
+from queue_samples import TRIALS, claim_new_searched, claim_searched, split, submit, submit_searched
 from store_contract import StoreFixtures
 
 from tunebook.cache.errors import LeaseLostError
 from tunebook.cache.store import RoundProposal, Store
+from tunebook.cache.submissions import BudgetLimits
 
 LEASE = 10.0
 
 
-class SharedRoundsContract(StoreFixtures):
+class SharedRoundsFixtures(StoreFixtures):
     @pytest.fixture
     def now(self) -> list[float]:
         """What the clock of `other_worker` says, for the test to change."""
@@ -33,6 +35,8 @@ class SharedRoundsContract(StoreFixtures):
         with Store.open(url, lease_seconds=LEASE, monotonic=lambda: now[0]) as store:
             yield store
 
+
+class SharedRoundsContract(SharedRoundsFixtures):
     @pytest.mark.parametrize(
         ("first_emulated", "second_emulated"), [(False, False), (True, False), (False, True)]
     )
@@ -146,3 +150,76 @@ class SharedRoundsContract(StoreFixtures):
         store.finish_job(job, "done", "budget")
         assert not store.store_result(claimed.id, claimed.epoch, 0, success(1.0)).repeated
         assert (store.budget(job).granted, store.budget(job).spent) == (1, 1)
+
+
+def _propose(store: Store, job: int, gain: float) -> int:
+    """A round of 4 trials for each task of a job, all with the same gain."""
+    tasks = store.task_states(job)
+    return store.propose_rounds(job, [RoundProposal(task.id, 4, gain) for task in tasks])
+
+
+class SubmittedRoundsContract(SharedRoundsFixtures):
+    """Two submitted jobs with a workload in common, each with a budget of its own."""
+
+    @pytest.mark.parametrize(
+        ("first_gain", "second_gain", "has_it"), [(2.0, 1.0, 0), (1.0, 2.0, 1), (1.0, 1.0, 0)]
+    )
+    def test_of_two_jobs_that_are_searched_for_the_one_that_gains_most_has_the_round(
+        self, store: Store, first_gain: float, second_gain: float, has_it: int
+    ) -> None:
+        jobs = submit_searched(store, conv(56)), submit_searched(store, conv(56), conv(28))
+        _propose(store, jobs[0], first_gain)
+        assert _propose(store, jobs[1], second_gain) == 1 + has_it
+        rounds = [claimed for _ in range(3) if (claimed := claim_searched(store))]
+        (shared,) = [one for one in rounds if one.key.workload == conv(56).key]
+        assert shared.job_id == jobs[has_it]
+
+    def test_a_round_that_gains_less_now_is_let_go(self, store: Store) -> None:
+        first, second = submit_searched(store, conv(56)), submit_searched(store, conv(56), conv(28))
+        for gain in (3.0, 1.0):
+            _propose(store, first, gain)
+        assert _propose(store, second, 2.0) == 2
+
+    def test_a_round_whose_budget_grants_nothing_stands_in_nobodys_way(self, store: Store) -> None:
+        first = submit_searched(store, conv(56), conv(14), budget=BudgetLimits(trials=4))
+        second = submit_searched(store, conv(56), conv(28))
+        shared, own = store.task_states(first)
+        store.propose_rounds(first, [RoundProposal(own.id, 4, 9.0)])
+        assert claim_searched(store) is not None
+        store.propose_rounds(first, [RoundProposal(shared.id, 4, 9.0)])
+        assert _propose(store, second, 1.0) == 2
+
+    def test_a_round_that_a_dead_worker_began_is_gone_on_with(
+        self, store: Store, other_worker: Store, now: list[float]
+    ) -> None:
+        first, second = submit_searched(store, conv(56)), submit_searched(store, conv(56), conv(28))
+        claimed = claim_new_searched(store, first)
+        store.store_candidates(claimed.id, claimed.epoch, candidates("a"))
+        assert claim_searched(other_worker) is None
+        now[0] += LEASE + 1
+        assert _propose(other_worker, second, 9.0) == 1
+        begun = other_worker.claim_round("successor", first)
+        assert begun is not None
+        assert begun.id == claimed.id
+        assert [slot.candidate.module_hash for slot in begun.slots] == ["a"]
+
+    def test_a_recovery_takes_over_what_is_only_searched_for(self, store: Store) -> None:
+        first = submit_searched(store, conv(56))
+        _propose(store, first, 9.0)
+        second = submit(store, conv(56), conv(28))
+        split(store, conv(56), conv(28))
+        assert _propose(store, second, 0.0) == 2
+
+    def test_a_local_command_beside_a_submitted_job_has_job_and_budget_of_its_own(
+        self, store: Store
+    ) -> None:
+        submitted = submit_searched(store, conv(56))
+        local = start_job(store, conv(56), trials=7)
+        assert local != submitted
+        assert start_job(store, conv(56), trials=7) == local
+        assert store.budget(local).limit == 7
+        assert store.queue.job(submitted).budget.limits == TRIALS
+        _propose(store, submitted, 9.0)
+        assert _propose(store, local, 0.0) == 1
+        store.finish_job(local, "done")
+        assert store.job_is_open(submitted)

@@ -12,7 +12,7 @@ from miss_contract import MissContract
 from near_contract import NearContract
 from origin_contract import OriginContract
 from round_contract import RoundContract
-from shared_rounds_contract import SharedRoundsContract
+from shared_rounds_contract import SharedRoundsContract, SubmittedRoundsContract
 from stage_contract import EventContract, StageContract
 from store_contract import StoreContract
 from submission_contract import QueueContract
@@ -27,6 +27,7 @@ class Contract(
     KnownWorkloadsContract,
     RoundContract,
     SharedRoundsContract,
+    SubmittedRoundsContract,
     LeaseContract,
     ProcessContract,
     QueueContract,
