@@ -26,7 +26,7 @@ from tunebook.workers.budget_clock import BudgetClock
 from tunebook.workers.fleet_context import FleetContext
 from tunebook.workers.hopeless_rounds import give_hopeless_up
 from tunebook.workers.job_planner import ClaimedBatch, JobPlanner
-from tunebook.workers.lease import Lease
+from tunebook.workers.lease import Lease, held_leases
 from tunebook.workers.open_workbenches import OpenWorkbenches, SharedBuilds
 from tunebook.workers.recovery_job import recover_job
 from tunebook.workers.round_loops import give_way
@@ -62,7 +62,7 @@ class Lane:
         self._planner = JobPlanner(
             context.store, context.name, context.settings.sizes, monotonic=context.monotonic
         )
-        self._clocks: dict[int, BudgetClock] = {}
+        self._clocks: dict[tuple[int, int], BudgetClock] = {}
         watch = RoundWatch(self._on_trial, self._out_of_time, context.stop)
         self._benches = OpenWorkbenches(
             context.store,
@@ -197,12 +197,15 @@ class Lane:
                 return
             self._note("searching", first)
             try:
+                hopeful = give_hopeless_up(self._context.store, rounds)
                 with (
+                    # Opening a workbench may take longer than a lease lasts.
+                    held_leases(self._context.store, hopeful) as leases,
                     self._clock_of(batch),
                     _away_where_lost(board_class),
                     self._benches.use(board_class, target) as one,
                 ):
-                    one.runner.run(give_hopeless_up(self._context.store, rounds))
+                    one.runner.run(hopeful, leases)
             except TunebookError:
                 raise
             except Exception as error:  # TVM raises whatever it likes
@@ -224,18 +227,18 @@ class Lane:
     def _clock_of(self, batch: ClaimedBatch) -> Iterator[None]:
         queue, monotonic = self._context.store.queue, self._context.monotonic
         with BudgetClock(queue, batch.budget_id, monotonic=monotonic) as clock:
-            self._clocks.update({claimed.id: clock for claimed in batch.rounds})
+            self._clocks.update({_claim_of(claimed): clock for claimed in batch.rounds})
             try:
                 yield
             finally:
                 for claimed in batch.rounds:
-                    del self._clocks[claimed.id]
+                    del self._clocks[_claim_of(claimed)]
 
     def _release_round(self, claimed: ClaimedRound) -> None:
         self._context.store.release_round(claimed.id, claimed.epoch)
 
     def _out_of_time(self, claimed: ClaimedRound) -> bool:
-        return self._clocks[claimed.id].over
+        return self._clocks[_claim_of(claimed)].over
 
     def _on_trial(self, claimed: ClaimedRound) -> None:
         self._note("measuring", claimed)
@@ -262,6 +265,11 @@ class Lane:
             # What was finished, or is another's by now, is not ours to let go of.
             with suppress(LeaseLostError):
                 release()
+
+
+def _claim_of(claimed: ClaimedRound) -> tuple[int, int]:
+    """A round that was lost may be claimed again by another loop."""
+    return claimed.id, claimed.epoch
 
 
 def _unexpected(error: Exception) -> str:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from types import TracebackType
 
 from tunebook.cache.errors import DatabaseError, LeaseLostError
@@ -63,3 +64,10 @@ class Lease:
             except DatabaseError as error:
                 # The next beat may get through; if none does, the lease dies, which is right.
                 _log.warning("%s: its beat failed: %s", self._name, error)
+
+
+@contextmanager
+def held_leases(store: Store, rounds: Sequence[ClaimedRound]) -> Iterator[list[Lease]]:
+    """The leases of rounds, in order, kept while the block lasts."""
+    with ExitStack() as leases:
+        yield [leases.enter_context(Lease.of_round(store, claimed)) for claimed in rounds]

@@ -15,7 +15,7 @@ from tunebook.cache.keys import ScheduleKey
 from tunebook.cache.records import Candidate, ErrorClass, Measurement, Record
 from tunebook.cache.store import ClaimedRound, Slot, Store
 from tunebook.tuner.trials.trials import BuildFailure, BuildRequest, BuiltLibrary
-from tunebook.workers.lease import Lease
+from tunebook.workers.lease import Lease, held_leases
 from tunebook.workers.proposals import Proposer
 from tunebook.workers.running_round import Build, RunningRound, RunningTrial, discard
 from tunebook.workers.workbench import Workbench
@@ -64,17 +64,23 @@ class RoundRunner:
         self._side_by_side = side_by_side
         self._board_lock = threading.Lock()
 
-    def run(self, batch: Sequence[ClaimedRound]) -> None:
+    def run(self, batch: Sequence[ClaimedRound], leases: Sequence[Lease] | None = None) -> None:
         """Measures what the rounds' slots leave open, and verifies the best of each. They are of
-        one target and board class, and of any jobs.
+        one target and board class, and of any jobs. `leases` are theirs, where they are held by
+        the caller.
 
         Raises BoardError when no board can be had; what was measured is stored by then.
         """
         began = self._bench.clock.now()
         builds: dict[Build, RunningTrial] = {}
-        with ExitStack() as leases:
-            rounds = self._begin(batch, leases)
-            leases.callback(discard, builds)
+        with ExitStack() as ends:
+            held = (
+                leases
+                if leases is not None
+                else ends.enter_context(held_leases(self._store, batch))
+            )
+            rounds = self._begin(batch, held)
+            ends.callback(discard, builds)
             with self._bench.machine.working():
                 for one in rounds:
                     builds.update(self._start_builds(one))
@@ -129,9 +135,7 @@ class RoundRunner:
             _log.warning("%s: record %d: %s: %s", key, record.id, verdict.error.value, verdict.text)
             self._store.mark_failed(record.id, verdict.error, verdict.text)
 
-    def _begin(self, batch: Sequence[ClaimedRound], leases: ExitStack) -> list[RunningRound]:
-        """Takes the leases of a batch."""
-        held = [leases.enter_context(Lease.of_round(self._store, claimed)) for claimed in batch]
+    def _begin(self, batch: Sequence[ClaimedRound], leases: Sequence[Lease]) -> list[RunningRound]:
         tasks = {
             task.id: task
             for job_id in {claimed.job_id for claimed in batch}
@@ -139,7 +143,7 @@ class RoundRunner:
         }
         return [
             RunningRound(claimed, lease, tasks[claimed.task_id])
-            for claimed, lease in zip(batch, held, strict=True)
+            for claimed, lease in zip(batch, leases, strict=True)
         ]
 
     def _unless_lost(

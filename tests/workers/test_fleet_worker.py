@@ -12,12 +12,14 @@ from typing import Any
 
 import pytest
 
+from tunebook.cache.fleet import ServedBoard
 from tunebook.cache.model_files import ModelFiles
 from tunebook.cache.store import Store, TaskState
 from tunebook.cache.submissions import BudgetLimits, JobRequest, JobState
 from tunebook.tuner.llvm_targets import host_target
-from tunebook.workers.board_classes import board_classes
+from tunebook.workers.board_classes import BoardClass, board_classes
 from tunebook.workers.fleet_worker import FleetSettings, run_fleet_worker
+from tunebook.workers.local_board import local_board
 from tunebook.workers.proposals import SearchProposer
 from tunebook.workers.workbench import WorkerSettings
 
@@ -58,12 +60,12 @@ def submit(store: Store, models: ModelFiles, onnx_models: ModuleType, tmp_path: 
 
 
 @contextmanager
-def serving(store: Store, models: ModelFiles) -> Iterator[None]:
+def serving(store: Store, models: ModelFiles, board_class: BoardClass) -> Iterator[None]:
     stop = threading.Event()
     settings = FleetSettings(WorkerSettings.for_this_machine(board_timeout=30))
     worker = threading.Thread(
         target=run_fleet_worker,
-        args=(store, models, board_classes(["local"], None), settings),
+        args=(store, models, [board_class], settings),
         kwargs={"stop": stop},
     )
     worker.start()
@@ -95,10 +97,9 @@ def test_a_job_that_brings_the_search_down_fails_and_leaves_the_others_alone(
         return propose(self, task, count)
 
     monkeypatch.setattr(SearchProposer, "propose", raise_for_one)
-    with serving(store, models):
-        eventually(
-            lambda: all(job.state in ENDED for job in store.queue.jobs()), "all ended", 120
-        )
+    (here,) = board_classes(["local"], None)
+    with serving(store, models, here):
+        eventually(lambda: all(job.state in ENDED for job in store.queue.jobs()), "all ended", 120)
     job = store.queue.job(broken)
     assert job.state is JobState.FAILED
     assert "InternalError: no such block" in job.reason
@@ -108,3 +109,25 @@ def test_a_job_that_brings_the_search_down_fails_and_leaves_the_others_alone(
     impossible = store.queue.job(only)
     assert impossible.state is JobState.FAILED
     assert "armv7l" in impossible.reason
+
+
+def test_trials_are_exact_where_two_loops_work_on_boards_elsewhere(
+    store: Store, models: ModelFiles, submit: Submit, eventually: Callable[..., None]
+) -> None:
+    """No other machine is there: this one's board is taken for another's."""
+    elsewhere = BoardClass(
+        "local",
+        lambda: local_board(1),
+        lambda: [ServedBoard("local", "bench-3", emulated=False, cores=1)],
+        lambda _: None,
+        on_this_machine=False,
+    )
+    night, _ = store.queue.create_budget("night", BudgetLimits(trials=7))
+    jobs = [submit(batch, night) for batch in (1, 2)]
+    with serving(store, models, elsewhere):
+        eventually(lambda: all(job.state in ENDED for job in store.queue.jobs()), "all ended", 120)
+    budget = store.queue.budget(night)
+    assert (budget.trials_spent, budget.trials_granted) == (7, 7)
+    tasks = [task for job_id in jobs for task in store.task_states(job_id)]
+    assert sum(task.trials for task in tasks) == 7
+    assert all(task.served_seconds is not None for task in tasks)
