@@ -10,10 +10,10 @@ import logging
 from collections.abc import Sequence
 from typing import Any
 
-from sqlalchemy import select
+from sqlalchemy import Boolean, String, bindparam, select
 from sqlalchemy.orm import Session
 
-from tunebook.cache.identities import KEY_COLUMNS, find_ids, key_of
+from tunebook.cache.identities import KEY_COLUMNS, find_ids
 from tunebook.cache.keys import ScheduleKey
 from tunebook.cache.likeness import LookupHints
 from tunebook.cache.miss_finding import MissFinder
@@ -25,6 +25,30 @@ from tunebook.cache.trusted_traces import is_trusted, refusal
 from tunebook.cache.wanted_keys import batches
 
 _log = logging.getLogger(__name__)
+
+# Made once: making it takes as long as asking does.
+_SERVED = (
+    select(
+        *KEY_COLUMNS,
+        ScheduleRow.emulated,
+        ScheduleRow.seconds,
+        RecordRow.id,
+        RecordRow.trace,
+        RecordRow.module_hash,
+        RecordRow.source,
+    )
+    .join(ScheduleRow, ScheduleRow.workload_id == WorkloadRow.id)
+    # Not by the index of a target's schedules, of which there may be as many as there are.
+    .join(TargetRow, TargetRow.id == ScheduleRow.target_id + 0)
+    .join(RecordRow, RecordRow.id == ScheduleRow.record_id)
+    .where(
+        WorkloadRow.hash.in_(bindparam("hashes", expanding=True, type_=String)),
+        TargetRow.text == bindparam("target", type_=String),
+        ScheduleRow.emulated.in_(bindparam("kinds", expanding=True, type_=Boolean)),
+        RecordRow.verified,
+        RecordRow.error.is_(None),
+    )
+)
 
 
 def lookup(
@@ -87,36 +111,18 @@ def _served(
     session: Session, keys: Sequence[ScheduleKey], accept_emulated: bool
 ) -> dict[ScheduleKey, Schedule]:
     """What is stored to be served; a real board's before an emulated one's."""
+    wanted = {
+        (key.op, key.buffers, key.target, key.compiler, key.workload_hash): key for key in keys
+    }
+    kinds = [False, True] if accept_emulated else [False]
     served: dict[ScheduleKey, Schedule] = {}
-    wanted = set(keys)
     for target, hashes in batches(keys):
-        statement = (
-            select(
-                *KEY_COLUMNS,
-                RecordRow.id,
-                ScheduleRow.seconds,
-                ScheduleRow.emulated,
-                RecordRow.trace,
-                RecordRow.module_hash,
-                RecordRow.source,
-            )
-            .join(ScheduleRow, ScheduleRow.workload_id == WorkloadRow.id)
-            # Not by the index of a target's schedules, of which there may be as many as there are.
-            .join(TargetRow, TargetRow.id == ScheduleRow.target_id + 0)
-            .join(RecordRow, RecordRow.id == ScheduleRow.record_id)
-            .where(
-                WorkloadRow.hash.in_(hashes),
-                TargetRow.text == target,
-                RecordRow.verified,
-                RecordRow.error.is_(None),
-            )
-        )
-        if not accept_emulated:
-            statement = statement.where(ScheduleRow.emulated.is_(False))
-        for row in session.execute(statement):
-            key = key_of(row, target)
-            if key in wanted and (key not in served or served[key].emulated):
-                served[key] = _schedule(key, row, emulated=row.emulated)
+        parameters = {"target": target, "hashes": hashes, "kinds": kinds}
+        for row in session.connection().execute(_SERVED, parameters):
+            op, buffers, compiler, workload_hash, emulated, *_ = row
+            key = wanted.get((op, buffers, target, compiler, workload_hash))
+            if key is not None and (not emulated or key not in served):
+                served[key] = _schedule(key, row, emulated=emulated)
     return served
 
 
