@@ -14,6 +14,28 @@ MEDIA_TYPE = "application/x-tar"
 REPORT = "export.json"
 _PLAIN = (tarfile.REGTYPE, tarfile.AREGTYPE)
 _PIECE = 256 * 1024
+# What stands before a member and tells of it: long names, and further attributes.
+_TELLING = (
+    tarfile.XHDTYPE,
+    tarfile.XGLTYPE,
+    tarfile.SOLARIS_XHDTYPE,
+    tarfile.GNUTYPE_LONGNAME,
+    tarfile.GNUTYPE_LONGLINK,
+)
+_MOST_TOLD = 64 * 1024
+
+
+class _BoundedHeader(tarfile.TarInfo):
+    """The header of a member. `tarfile` reads the text of one that tells of the next into memory,
+    however much it says that this is."""
+
+    @classmethod
+    def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> _BoundedHeader:
+        header = super().frombuf(buf, encoding, errors)
+        if header.type in _TELLING and header.size > _MOST_TOLD:
+            raise tarfile.ReadError(f"a header of {header.size} bytes")
+        _check_size(header)
+        return header
 
 
 def unpack(archive: Path, folder: Path) -> None:
@@ -21,8 +43,9 @@ def unpack(archive: Path, folder: Path) -> None:
     else is looked at. Raises a problem for what is no such archive."""
     found: set[str] = set()
     try:
-        with tarfile.open(archive, "r:") as opened:
+        with tarfile.open(archive, "r:", tarinfo=_BoundedHeader) as opened:
             for member in opened:
+                _check_size(member)
                 name = PurePosixPath(member.name).name
                 if name not in (WORKLOADS, RECORDS):
                     continue
@@ -33,11 +56,20 @@ def unpack(archive: Path, folder: Path) -> None:
                 with source, (folder / name).open("xb") as target:
                     shutil.copyfileobj(source, target, _PIECE)
                 found.add(name)
+    except RecursionError:
+        # `tarfile` calls itself for each header that tells of the next.
+        raise _refused("a header tells of a header without end") from None
     except (tarfile.TarError, EOFError, ValueError, OverflowError) as error:
         raise _refused(str(error)) from None
     missing = sorted({WORKLOADS, RECORDS} - found)
     if missing:
         raise _refused(f"it holds no {' and no '.join(missing)}")
+
+
+def _check_size(member: tarfile.TarInfo) -> None:
+    """Raises ReadError for a negative size: `tarfile` would go back by it, and read without end."""
+    if member.size < 0:
+        raise tarfile.ReadError(f"a member of {member.size} bytes")
 
 
 def pack(files: list[Path]) -> Iterator[bytes]:

@@ -119,6 +119,20 @@ def linked() -> bytes:
     return made.getvalue()
 
 
+def header(kind: bytes, size: int, text: bytes = b"") -> bytes:
+    """A header of an archive with what follows it, whatever size it says that this has."""
+    member = tarfile.TarInfo(WORKLOADS)
+    member.type, member.size = kind, size
+    return member.tobuf(tarfile.GNU_FORMAT) + text + b"\0" * (-len(text) % tarfile.BLOCKSIZE)
+
+
+def attributes(text: bytes) -> bytes:
+    return header(tarfile.XHDTYPE, len(text), text)
+
+
+WHOLE = archive(database_workload="x", database_tuning_record="y")
+
+
 @pytest.mark.parametrize(
     ("body", "said"),
     [
@@ -131,6 +145,13 @@ def linked() -> bytes:
         ),
         (linked(), "is no plain file"),
         (sparse(), "is no plain file"),
+        (header(tarfile.REGTYPE, -tarfile.BLOCKSIZE) + WHOLE, "a member of -512 bytes"),
+        (attributes(b"14 size=-1024\n") + WHOLE, "a member of -1024 bytes"),
+        (attributes(b"15 size=-99999\n") + WHOLE, "a member of -99999 bytes"),
+        (header(tarfile.GNUTYPE_LONGNAME, 2, b"a\0") * 2000 + WHOLE, "without end"),
+        (attributes(b"12 mtime=10\n") * 2000 + WHOLE, "without end"),
+        (header(tarfile.XHDTYPE, 2**30) + WHOLE, "a header of 1073741824 bytes"),
+        (header(tarfile.GNUTYPE_LONGLINK, 2**30) + WHOLE, "a header of 1073741824 bytes"),
     ],
 )
 def test_a_body_that_is_no_archive_is_refused(client: TestClient, body: bytes, said: str) -> None:
