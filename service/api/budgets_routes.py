@@ -7,10 +7,10 @@ from typing import Annotated
 from fastapi import APIRouter, Depends, Request, Response
 
 from tunebook.cache.store import Store
+from tunebook.service.api.budget_models import BudgetDocument, BudgetSubmission
 from tunebook.service.api.dependencies import Role, Token, get_store, require
 from tunebook.service.api.field_types import Name, RowId
 from tunebook.service.api.idempotency import IdempotencyKey, idempotency
-from tunebook.service.api.job_models import BudgetDocument, BudgetSubmission
 from tunebook.service.api.pagination import DEFAULT_LIMIT, Cursor, Cursors, Limit, Page
 
 router = APIRouter(tags=["budgets"])

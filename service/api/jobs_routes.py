@@ -15,12 +15,11 @@ from tunebook.service.api.field_types import BoardClass, Digest, Name, RowId, Ro
 from tunebook.service.api.idempotency import IdempotencyKey, idempotency
 from tunebook.service.api.job_models import (
     JobDocument,
-    JobSubmission,
     JobSummary,
     job_document,
     job_summary,
-    shapes_text,
 )
+from tunebook.service.api.job_submissions import JobSubmission, shapes_text
 from tunebook.service.api.job_targets import job_target
 from tunebook.service.api.pagination import DEFAULT_LIMIT, Cursor, Cursors, Limit, Page
 from tunebook.service.api.problems import Problem

@@ -21,7 +21,7 @@ from tunebook.cache.likeness import UNKNOWN, Likeness, LookupHints
 from tunebook.cache.lookup_documents import LookupDocument
 from tunebook.cache.targets import canonical_target
 from tunebook.service.api.field_types import Digest, TargetText
-from tunebook.service.api.job_models import Dimensions, InputName
+from tunebook.service.api.job_submissions import Dimensions, InputName
 from tunebook.service.api.problems import ProblemDocument
 
 # A part of a key: one line, without what separates the parts.

@@ -45,6 +45,7 @@ from tunebook.cache.database import upgrade
 from tunebook.cache.store import BoardPeak, Store
 from tunebook.cache.submissions import BudgetLimits, JobRequest
 from tunebook.cache.tokens import Role
+from tunebook.service.api.job_models import JobDocument
 from tunebook.service.api.settings import Limits
 
 REQUESTS = int(os.environ.get("TUNEBOOK_RANDOM_REQUESTS", "300"))
@@ -140,6 +141,11 @@ def test_every_operation_that_takes_json_has_an_example(document: dict[str, Any]
     for name, schema in taken:
         resolved = document["components"]["schemas"][schema["$ref"].rpartition("/")[2]]
         assert resolved.get("examples"), name
+
+
+def test_the_example_of_a_job_is_one(document: dict[str, Any]) -> None:
+    (example,) = document["components"]["schemas"]["JobDocument"]["examples"]
+    assert JobDocument.model_validate(example).model_dump(mode="json") == example
 
 
 def test_the_document_for_people_has_the_same_addresses(document: dict[str, Any]) -> None:
