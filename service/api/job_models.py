@@ -19,11 +19,12 @@ _KEY = (
     "conv2d+add+relu | f32[1,64,56,56] f32[64,64,3,3] f32[1,64,1,1] -> f32[1,64,54,54] | "
     f"{EXAMPLE_TARGET} | tvm-0.27.0+llvm-22 | 8ff98e478c702f8d"
 )
+# Without any null: the OpenAPI document would leave it out.
 EXAMPLE_JOB: dict[str, JsonValue] = {
     "id": 7,
     "name": "resnet50 for the camera",
-    "state": "running",
-    "reason": "",
+    "state": "done",
+    "reason": "trials",
     "waiting_for": "",
     "model": EXAMPLE_DIGEST,
     "shapes": {"input": [1, 3, 224, 224]},
@@ -33,25 +34,25 @@ EXAMPLE_JOB: dict[str, JsonValue] = {
     "priority": 1.0,
     "layout": "NCHW",
     "created_at": "2026-11-30T02:00:00Z",
-    "finished_at": None,
+    "finished_at": "2026-11-30T02:31:00Z",
     "last_event": 9,
     "budget": {
         "id": 3,
         "name": "",
-        "trials": {"limit": 1200, "spent": 96, "in_flight": 16, "left": 1088},
-        "seconds": {"limit": None, "used": 61.5, "left": None},
-        "board_seconds": {"limit": None, "used": 48.0, "left": None},
+        "trials": {"limit": 1200, "spent": 1200, "in_flight": 0, "left": 0},
+        "seconds": {"limit": 3600.0, "used": 1815.5, "left": 1784.5},
+        "board_seconds": {"limit": 900.0, "used": 480.0, "left": 420.0},
         "deadline": "2030-01-02T06:00:00Z",
-        "over": None,
+        "over": "trials",
         "created_at": "2026-11-30T02:00:00Z",
     },
-    "trials": 96,
+    "trials": 1200,
     "latency": {"untuned": 0.212, "best": 0.064, "served": 0.065},
     "tasks": [
         {
             "key": _KEY,
             "weight": 3,
-            "trials": 96,
+            "trials": 1200,
             "untuned_seconds": 0.0707,
             "best_seconds": 0.0213,
             "served_seconds": 0.0217,
