@@ -29,6 +29,7 @@ from playwright.sync_api import sync_playwright
 sys.path.insert(0, str(Path(__file__).parent))
 
 from real_run import reading_token, serving
+from small_png import small_png
 
 from tunebook.cache.records import Model
 from tunebook.cache.store import Store
@@ -46,7 +47,7 @@ BOARD = "llvm -mtriple=aarch64-linux-gnu -mcpu=cortex-a76 -mattr=+dotprod,+neon 
 DAYS = 7
 STEP = timedelta(minutes=15)
 TRIALS = 3
-WIDTH, HEIGHT = 1180, 900
+WIDTH, HEIGHT, GAP = 1180, 900, 18
 
 
 @dataclass(frozen=True)
@@ -194,8 +195,7 @@ def wait_until(holds: Callable[[], bool], seconds: float = 300) -> None:
 
 def take_picture(url: str, secret: str, picture: Path) -> None:
     with sync_playwright() as driver:
-        # Coloured edges of letters would double the size of the picture.
-        options = ["--no-sandbox", "--disable-gpu", "--disable-lcd-text"]
+        options = ["--no-sandbox", "--disable-gpu"]
         found = shutil.which("chromium")
         browser = driver.chromium.launch(executable_path=found, args=options)
         page = browser.new_page(viewport={"width": WIDTH, "height": HEIGHT})
@@ -205,7 +205,11 @@ def take_picture(url: str, secret: str, picture: Path) -> None:
         page.wait_for_selector(".chart canvas")
         # Out of the way of what it would point at.
         page.mouse.move(0, 0)
-        page.screenshot(path=str(picture), full_page=True)
+        first = page.locator(".cause").first.bounding_box()
+        assert first is not None
+        page.set_viewport_size({"width": WIDTH, "height": int(first["y"] + first["height"]) + GAP})
+        page.wait_for_timeout(500)
+        picture.write_bytes(small_png(page.screenshot(), browser))
         browser.close()
 
 

@@ -20,6 +20,7 @@ playwright = pytest.importorskip("playwright.sync_api", reason="playwright is no
 pytestmark = pytest.mark.slow
 
 CHROMIUM = ("chromium", "chromium-browser", "google-chrome")
+JOBS_MS, RATES_MS = 5_000, 60_000
 NOT_LOADED = "Failed to load resource"
 ATTACK = "</code><img src=x onerror=window.attacked=1><script>window.attacked=1</script>"
 
@@ -136,11 +137,14 @@ def test_a_revoked_token_sends_an_open_page_back_to_sign_in(
 ) -> None:
     made = coordinator.store.tokens.create("leaving", Role.READ)
     page = sign_in(made.secret)
+    page.clock.install()
+    page.reload()
     # Browsers say so of every such answer.
     expected.append(
         "Failed to load resource: the server responded with a status of 401 (Unauthorized)"
     )
     coordinator.store.tokens.revoke(made.token.id)
+    page.clock.run_for(JOBS_MS)
     page.wait_for_url("**/sign-in")
 
 
@@ -269,12 +273,49 @@ CONTRASTS = """() => {
 }"""
 
 
-def test_jobs_move_without_a_reload(sign_in: Callable[..., Any], coordinator: Coordinator) -> None:
-    page = sign_in()
+@pytest.fixture
+def sign_in_at_noon(sign_in: Callable[..., Any]) -> Callable[[], Any]:
+    """Opens the page with a clock that the test moves: `page.clock.run_for(milliseconds)`."""
+
+    def make() -> Any:
+        page = sign_in()
+        page.clock.install()
+        page.reload()
+        return page
+
+    return make
+
+
+def test_jobs_move_without_a_reload(
+    sign_in_at_noon: Callable[[], Any], coordinator: Coordinator
+) -> None:
+    page = sign_in_at_noon()
     request = JobRequest("1" * 64, "", coordinator.target, "local", name="camera at night")
     made = coordinator.store.queue.submit(request, BudgetLimits(trials=10))
+    page.clock.run_for(JOBS_MS)
     page.wait_for_selector("#jobs :text('camera at night')")
     coordinator.store.queue.cancel(made.job_id)
+    page.clock.run_for(JOBS_MS)
+    page.wait_for_selector("#jobs :text('camera at night')", state="detached")
+
+
+def test_rates_are_renewed_unless_somebody_reads_what_they_opened(
+    sign_in_at_noon: Callable[[], Any], eventually: Callable[..., None]
+) -> None:
+    page = sign_in_at_noon()
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(urlsplit(request.url).path))
+    page.get_by_text("The numbers of the chart").click()
+    page.clock.run_for(RATES_MS)
+    eventually(lambda: asked.count("/running-jobs") >= RATES_MS // JOBS_MS, "the jobs are asked")
+    assert "/" not in asked
+    page.get_by_text("The numbers of the chart").click()
+    page.evaluate("document.activeElement.blur()")
+    page.evaluate("document.getElementById('content').classList.add('old')")
+    page.clock.run_for(RATES_MS)
+    page.wait_for_selector("#content.old", state="detached")
+    assert page.locator(".chart canvas").is_visible()
+    assert page.get_by_role("button", name="Copy").first.is_visible()
 
 
 def test_hostile_texts_are_shown_and_do_nothing(
