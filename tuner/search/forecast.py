@@ -12,13 +12,14 @@ from dataclasses import dataclass, field, replace
 
 from tunebook.cache.work import TaskState
 from tunebook.tuner.search.allocation import (
-    USUAL_EXPONENT,
     RoundSizes,
     expected_best,
     present_latency,
 )
 from tunebook.tuner.search.rehearsal import Rehearsal
 
+# In the long run twice the trials make a task a tenth faster at most.
+_LASTING_EXPONENT = 0.15
 # A first round is expected to make untuned code so much faster.
 _FIRST_SPEED_UP = 2.0
 _UNLIMITED_TRIALS = 10**9
@@ -223,9 +224,11 @@ def _with_rates(job: PlannedJob) -> tuple[TaskState, ...]:
 def _expected_round(job: int, task: TaskState, trials: int) -> TaskState:
     del job
     if task.best_seconds is not None:
-        # What improved fast so far does not go on so for an hour: it is expected to go as others.
-        usual = task.best_seconds * math.pow(task.trials / (task.trials + trials), USUAL_EXPONENT)
-        best: float | None = max(usual, expected_best(task, trials))
+        # What improved fast so far does not go on so for an hour.
+        lasting = task.best_seconds * math.pow(
+            task.trials / (task.trials + trials), _LASTING_EXPONENT
+        )
+        best: float | None = max(lasting, expected_best(task, trials))
     elif task.trials == 0 and task.untuned_seconds is not None:
         best = task.untuned_seconds / _FIRST_SPEED_UP
     else:
