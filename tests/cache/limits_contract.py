@@ -249,6 +249,18 @@ class SharingProcessesContract(StoreFixtures):
         assert (budget.trials_granted, budget.trials_spent) == (60, 60)
         assert len(store.queue.end_spent()) == 3
 
+    def test_several_processes_may_do_all_that_a_fleet_does_at_once(
+        self, store: Store, url: str
+    ) -> None:
+        shared, _ = store.queue.create_budget("night", BudgetLimits(trials=10**6))
+        trials = sum(run_at_once(3, "live", url, shared, 6))
+        for job in store.queue.jobs(limit=500):
+            store.queue.cancel(job.id)
+        budgets = {job.budget for job in store.queue.jobs(limit=500)}
+        assert trials > 0
+        assert [one for one in budgets if one.trials_granted != one.trials_spent] == []
+        assert sum(one.board_seconds for one in budgets) == 0.25 * trials
+
     def test_no_second_is_counted_twice_by_processes_at_once(self, store: Store, url: str) -> None:
         budget, _ = store.queue.create_budget("night", BudgetLimits(seconds=1e6))
         added = run_at_once(3, "use_seconds", url, budget, 25)

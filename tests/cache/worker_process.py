@@ -11,14 +11,18 @@ import os
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
+from random import Random
 from typing import Any
 
-from cache_samples import BOARD, candidates, conv, propose_all, start_job, success
+from cache_samples import BOARD, candidates, conv, model_of, propose_all, start_job, success
 from queue_samples import TRIALS, claim_searched, claim_split, request_for
 
+from tunebook.cache.errors import LeaseLostError
 from tunebook.cache.fleet import ServedBoard
+from tunebook.cache.records import Workload
 from tunebook.cache.store import Store
-from tunebook.cache.submissions import Idempotency
+from tunebook.cache.submissions import BudgetLimits, Idempotency
 
 
 def reserve(url: str, job: str) -> dict[int, int]:
@@ -92,6 +96,63 @@ def work_searched(url: str) -> int:
     return spent
 
 
+def live(url: str, budget: str, times: str) -> int:
+    """Submits jobs with workloads in common, works on whatever there is, cancels some, and ends
+    what is spent, again and again; gives how many trials it made."""
+    random = Random(os.getpid())
+    trials = 0
+    with Store.open(url) as store:
+        for _ in range(int(times)):
+            store.fleet.announce(str(os.getpid()), [ServedBoard(BOARD, "board-1", False, 4)])
+            own = BudgetLimits(trials=random.randint(1, 9))
+            wanted = request_for(*_random_workloads(random))
+            store.queue.submit(wanted, random.choice([own, int(budget)]))
+            _work_on_a_stage(store, random)
+            for job in store.queue.searching([BOARD]):
+                propose_all(store, job.job_id, random.randint(1, 4))
+                store.set_untuned_seconds(random.choice(store.task_states(job.job_id)).id, 1.0)
+            trials += _work_on_a_round(store)
+            if random.random() < 0.3:
+                store.queue.cancel(random.choice(store.queue.jobs()).id)
+            store.queue.end_spent()
+            store.queue.note_waiting()
+    return trials
+
+
+def _random_workloads(random: Random) -> list[Workload]:
+    return [conv(size) for size in random.sample((7, 14, 28, 56), 2)]
+
+
+def _work_on_a_stage(store: Store, random: Random) -> None:
+    stage = store.queue.claim_stage("worker", ["split", "recover"], [BOARD])
+    if stage is None:
+        return
+    # Another may cancel the job at any time.
+    with suppress(LeaseLostError):
+        if stage.stage == "recover":
+            store.queue.finish_recovery(stage.job_id, stage.epoch)
+        elif random.random() < 0.1:
+            store.queue.fail_stage(stage.job_id, stage.epoch, "it is no model", "log")
+        else:
+            model = store.save_model(model_of(_random_workloads(random)))
+            store.queue.finish_split(stage.job_id, stage.epoch, model)
+
+
+def _work_on_a_round(store: Store) -> int:
+    claimed = claim_searched(store)
+    if claimed is None:
+        return 0
+    trials = 0
+    with suppress(LeaseLostError):
+        names = [f"{claimed.id}-{number}" for number in range(claimed.size)]
+        for slot in store.store_candidates(claimed.id, claimed.epoch, candidates(*names)):
+            result = success(1.0, board_seconds=0.25)
+            store.store_result(claimed.id, claimed.epoch, slot.number, result)
+            trials += 1
+        store.finish_round(claimed.id, claimed.epoch, 1.0)
+    return trials
+
+
 def use_seconds(url: str, budget: str, times: str) -> float:
     """Works for a budget again and again, as others do; gives how many seconds were counted."""
     counted, observed = 0.0, 0.0
@@ -144,6 +205,7 @@ TASKS: dict[str, Callable[..., Any]] = {
     "create": create,
     "submit": submit,
     "work_searched": work_searched,
+    "live": live,
     "use_seconds": use_seconds,
     "hold_split": hold_split,
     "announce": announce,
