@@ -48,6 +48,7 @@ class Rehearsal:
         self._outcome = outcome
         self._priorities = priorities or [1.0] * len(self.jobs)
         self._untried = [_untried(tasks) for tasks in self.jobs]
+        self._untried_of_all = sum(self._untried)
         self._proposals: list[list[RoundProposal] | None] = [None] * len(self.jobs)
 
     def step(self) -> RehearsedRound | None:
@@ -66,7 +67,9 @@ class Rehearsal:
         tasks[place] = self._outcome(job, before, proposal.size)
         trials = tasks[place].trials - before.trials
         self.trials_left -= trials
+        self._untried_of_all -= self._untried[job]
         self._untried[job] = _untried(tasks)
+        self._untried_of_all += self._untried[job]
         self._proposals[job] = None
         rate = expected_seconds_per_trial(tasks[place], tasks, self._sizes)
         return RehearsedRound(job, before.id, trials, trials * rate)
@@ -78,14 +81,13 @@ class Rehearsal:
     def _propose(self, job: int) -> list[RoundProposal]:
         proposals = self._proposals[job]
         if proposals is None or self._may_be_short(job):
-            elsewhere = sum(self._untried) - self._untried[job]
             proposals = propose_rounds(
                 self.jobs[job],
                 self.trials_left,
                 max(1, self._trials_total // len(self.jobs)),
                 self._sizes,
                 priority=self._priorities[job],
-                untried_elsewhere=elsewhere,
+                untried_elsewhere=self._untried_of_all - self._untried[job],
             )
             self._proposals[job] = proposals
         return proposals
@@ -93,7 +95,7 @@ class Rehearsal:
     def _may_be_short(self, job: int) -> bool:
         """Whether what other jobs spent may have left less than this one proposed."""
         rounds = max(1, self._untried[job])
-        return self.trials_left < sum(self._untried) + rounds * self._sizes.largest
+        return self.trials_left < self._untried_of_all + rounds * self._sizes.largest
 
 
 def _untried(tasks: Sequence[TaskState]) -> int:
