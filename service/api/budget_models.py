@@ -8,15 +8,14 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from tunebook.cache.submissions import BudgetLimits, BudgetUse
 from tunebook.service.api.field_types import GivenMoment, Moment, Name, Seconds
+from tunebook.service.given_documents import GivenDocument
 
 _MOST_TRIALS = 999_999_999
 
 
-class LimitsDocument(BaseModel):
+class LimitsDocument(GivenDocument):
     """What jobs may use: any of these limits, and at least one. Trials are exact; time is overrun
     by less than a round."""
-
-    model_config = ConfigDict(extra="forbid")
 
     trials: Annotated[int, Field(ge=1, le=_MOST_TRIALS)] | None = None
     seconds: Seconds | None = Field(

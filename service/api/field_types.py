@@ -14,6 +14,7 @@ from tunebook.cache.keys import ScheduleKey
 # No database stores NUL, and what is one line is shown in lines.
 _ONE_LINE = r"^[^\x00-\x1f\x7f]*$"
 _LARGEST_ID = 2**31 - 1
+LONGEST_TARGET = 2_000
 
 
 def _in_utc(moment: datetime) -> datetime:
@@ -59,7 +60,7 @@ BoardClass = Annotated[
 ]
 TargetText = Annotated[
     str,
-    StringConstraints(min_length=1, max_length=2_000, pattern=_ONE_LINE),
+    StringConstraints(min_length=1, max_length=LONGEST_TARGET, pattern=_ONE_LINE),
     Field(
         description="A target in any spelling but `host`: a text such as `llvm "
         "-mtriple=aarch64-linux-gnu -mcpu=cortex-a76 -num-cores=4`, or a tag such as "

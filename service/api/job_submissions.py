@@ -4,31 +4,32 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
+from pydantic import ConfigDict, Field, StringConstraints, model_validator
 
 from tunebook.cache.submissions import BudgetLimits
 from tunebook.service.api.budget_models import LimitsDocument
 from tunebook.service.api.field_types import BoardClass, Digest, Name, RowNumber, TargetText
+from tunebook.service.given_documents import GivenDocument, at_most
 
 EXAMPLE_DIGEST = "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"
 EXAMPLE_TARGET = "llvm -mtriple=aarch64-linux-gnu -mcpu=cortex-a76 -num-cores=4"
 
 InputName = Annotated[
-    # Shapes are stored as text that spaces separate.
+    # Shapes are stored as text that is split at whitespace of any kind.
     str,
-    StringConstraints(min_length=1, max_length=200, pattern=r"^[^\x00-\x20\x7f]+$"),
+    StringConstraints(min_length=1, max_length=200, pattern=r"^[^\s\x00-\x1f\x7f]+$"),
 ]
 Dimensions = Annotated[
     list[Annotated[int, Field(ge=1, le=2**31 - 1)]], Field(min_length=1, max_length=16)
 ]
+Shapes = Annotated[dict[InputName, Dimensions], Field(max_length=64), at_most(64)]
 
 
-class JobSubmission(BaseModel):
+class JobSubmission(GivenDocument):
     """A model to tune for a target on boards of a class, with a budget of its own (`budget`) or a
     shared one (`budget_id`)."""
 
     model_config = ConfigDict(
-        extra="forbid",
         json_schema_extra={
             "examples": [
                 {
@@ -43,7 +44,7 @@ class JobSubmission(BaseModel):
     )
 
     model: Digest
-    shapes: Annotated[dict[InputName, Dimensions], Field(max_length=64)] = Field(
+    shapes: Shapes = Field(
         default_factory=dict,
         description="Dimensions of inputs that the model leaves open, by name.",
     )

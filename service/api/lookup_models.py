@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 from pydantic import (
     AfterValidator,
     BaseModel,
+    BeforeValidator,
     ConfigDict,
     Field,
     JsonValue,
@@ -20,15 +21,19 @@ from tunebook.cache.keys import ScheduleKey, WorkloadKey
 from tunebook.cache.likeness import UNKNOWN, Likeness, LookupHints
 from tunebook.cache.lookup_documents import LookupDocument
 from tunebook.cache.targets import canonical_target
-from tunebook.service.api.field_types import Digest, TargetText
-from tunebook.service.api.job_submissions import Dimensions, InputName
-from tunebook.service.api.problems import ProblemDocument
+from tunebook.service.api.field_types import LONGEST_TARGET, Digest, TargetText
+from tunebook.service.api.job_submissions import Shapes
+from tunebook.service.api.problems import Problem, ProblemDocument
+from tunebook.service.given_documents import GivenDocument, at_most
 
 # A part of a key: one line, without what separates the parts.
 _PART = r"^[^\x00-\x1f\x7f|]*$"
 _HASH = r"^[0-9a-f]*$"
 # Of buffers and attributes TVM's longest are some hundred characters, of constants some thousand.
 _LONGEST_TEXT = 20_000
+MOST_WORKLOADS = 2_000
+# TVM knows some 30 attributes of a target.
+_TARGET_MEMBERS = 100
 
 
 def _plain_json(text: str) -> str:
@@ -95,10 +100,8 @@ _EXAMPLES: list[JsonValue] = [
 ]
 
 
-class LikenessDocument(BaseModel):
+class LikenessDocument(GivenDocument):
     """What a program is like beyond its key; it explains a miss of what was never stored."""
-
-    model_config = ConfigDict(extra="forbid")
 
     structure: _Hash = ""
     anchor: _Hash = ""
@@ -106,10 +109,8 @@ class LikenessDocument(BaseModel):
     constants: _JsonText = ""
 
 
-class WorkloadQuestion(BaseModel):
+class WorkloadQuestion(GivenDocument):
     """A workload, as splitting a model gives it."""
-
-    model_config = ConfigDict(extra="forbid")
 
     op: Op
     buffers: Buffers
@@ -117,21 +118,37 @@ class WorkloadQuestion(BaseModel):
     likeness: LikenessDocument | None = None
 
 
-class LookupRequest(BaseModel):
+def _check_number(given: Any) -> Any:
+    if isinstance(given, list) and len(given) > MOST_WORKLOADS:
+        raise Problem(
+            "too-large",
+            f"{len(given)} workloads are more than the {MOST_WORKLOADS} that one look-up may ask "
+            "for; ask in several",
+            members={"limit": MOST_WORKLOADS},
+        )
+    return given
+
+
+_Workloads = Annotated[
+    list[WorkloadQuestion], Field(min_length=1, fail_fast=True), BeforeValidator(_check_number)
+]
+
+
+class LookupRequest(GivenDocument):
     """A target and workloads with the compiler that split them, or a model by the digest of its
     file, whose keys are known since it was split."""
 
-    model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": _EXAMPLES})
+    model_config = ConfigDict(json_schema_extra={"examples": _EXAMPLES})
 
-    target: TargetText | dict[str, Any] = Field(
+    target: TargetText | Annotated[dict[str, Any], at_most(_TARGET_MEMBERS)] = Field(
         description="A target in any spelling but `host`: a text, a tag, or TVM's JSON."
     )
     compiler: Compiler | None = Field(
         None, description="Left out for a model that one compiler alone split for the target."
     )
-    workloads: Annotated[list[WorkloadQuestion], Field(min_length=1)] | None = None
+    workloads: _Workloads | None = None
     model: Digest | None = None
-    shapes: dict[InputName, Dimensions] | None = Field(
+    shapes: Shapes | None = Field(
         None, description="Of a model's inputs; needed where it was split with several."
     )
     features: Annotated[str, StringConstraints(max_length=16, pattern=_HASH)] = Field(
@@ -166,6 +183,11 @@ class LookupRequest(BaseModel):
     def canonical_target(self) -> str:
         """Raises TargetError."""
         target = str(canonical_target(self.target))
+        if len(target) > LONGEST_TARGET:
+            raise TargetError(
+                f"the target has {len(target)} characters, and may have {LONGEST_TARGET}; leave "
+                "out what does not tell it from others"
+            )
         if not target.isprintable():
             raise TargetError("the target holds a character that cannot be printed")
         return target

@@ -12,7 +12,7 @@ from tunebook.cache.answers import Answered, SplitQuestion
 from tunebook.cache.lookup_documents import LookupDocument, lookup_document
 from tunebook.cache.misses import ScheduleMissError
 from tunebook.cache.store import Store
-from tunebook.service.api.dependencies import Role, get_settings, get_store, require
+from tunebook.service.api.dependencies import Role, get_store, require
 from tunebook.service.api.lookup_counter import Tally
 from tunebook.service.api.lookup_desk import LookupDesk
 from tunebook.service.api.lookup_models import (
@@ -22,7 +22,6 @@ from tunebook.service.api.lookup_models import (
 )
 from tunebook.service.api.problems import MEDIA_TYPE, Problem
 from tunebook.service.api.remembered_answers import LookupReply, RememberedAnswers
-from tunebook.service.api.settings import Settings
 
 _JSON = "application/json"
 _SCHEMAS = "#/components/schemas/"
@@ -89,7 +88,6 @@ def look_up(
     question: LookupRequest,
     request: Request,
     store: Annotated[Store, Depends(get_store)],
-    settings: Annotated[Settings, Depends(get_settings)],
 ) -> Response:
     """Looks up everything that a build needs, in one snapshot. A hit needs the whole key; what is
     served is verified and was measured on a real board, unless `accept_emulated` says otherwise.
@@ -100,14 +98,6 @@ def look_up(
     holds the hits too. With `known` an answer that the caller has is not sent again; one with
     misses always is, unless they are only to be reported.
     """
-    workloads = settings.limits.workloads
-    if question.workloads is not None and len(question.workloads) > workloads:
-        raise Problem(
-            "too-large",
-            f"{len(question.workloads)} workloads are more than the {workloads} that one look-up "
-            "may ask for; ask in several",
-            members={"limit": workloads},
-        )
     target = question.canonical_target()
     reply = _reply(question, target, _answered(question, target, store), request.url.path)
     request.state.lookup_reply = reply

@@ -25,7 +25,6 @@ class Limits:
     body_seconds: float = 60.0
     model_bytes: int = 2 * 2**30
     import_bytes: int = 2**30
-    workloads: int = 2_000
     token_rate: float = 500.0
     token_burst: int = 2_000
     address_rate: float = 50.0

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Annotated
 
 from fastapi import APIRouter, Depends, Path, Query
-from pydantic import BaseModel, ConfigDict, Field, JsonValue
+from pydantic import ConfigDict, Field, JsonValue
 
 from tunebook.cache.keys import WorkloadKey
 from tunebook.cache.split_documents import (
@@ -21,6 +21,7 @@ from tunebook.cache.targets import canonical_target
 from tunebook.service.api.dependencies import Role, Token, get_store, require
 from tunebook.service.api.field_types import TargetText
 from tunebook.service.api.lookup_models import Buffers, Compiler, Op, WorkloadHash
+from tunebook.service.given_documents import GivenDocument
 
 router = APIRouter(tags=["look-ups"])
 
@@ -46,10 +47,8 @@ _QUESTIONS: list[JsonValue] = [
 ]
 
 
-class HeldWorkload(BaseModel):
+class HeldWorkload(GivenDocument):
     """The key of a workload."""
-
-    model_config = ConfigDict(extra="forbid")
 
     op: Op
     buffers: Buffers
@@ -57,13 +56,13 @@ class HeldWorkload(BaseModel):
     hash: WorkloadHash
 
 
-class HoldingQuestion(BaseModel):
+class HoldingQuestion(GivenDocument):
     """Workloads that were asked for on a target."""
 
-    model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": _QUESTIONS})
+    model_config = ConfigDict(json_schema_extra={"examples": _QUESTIONS})
 
     target: TargetText
-    workloads: Annotated[list[HeldWorkload], Field(min_length=1, max_length=2_000)]
+    workloads: Annotated[list[HeldWorkload], Field(min_length=1, max_length=2_000, fail_fast=True)]
     limit: Annotated[int, Field(ge=1, le=64)] = 16
 
 

@@ -15,6 +15,7 @@ from pydantic import (
 )
 
 from tunebook.cache.submissions import BudgetLimits
+from tunebook.service.given_documents import GivenDocument, at_most
 
 MOST_JOBS = 2_000
 _MOST_TRIALS = 999_999_999
@@ -31,17 +32,15 @@ Moment = Annotated[
 ]
 BoardClass = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$")]
 InputName = Annotated[
-    str, StringConstraints(min_length=1, max_length=200, pattern=r"^[^\x00-\x20\x7f]+$")
+    str, StringConstraints(min_length=1, max_length=200, pattern=r"^[^\s\x00-\x1f\x7f]+$")
 ]
 Dimensions = Annotated[
     list[Annotated[int, Field(ge=1, le=2**31 - 1)]], Field(min_length=1, max_length=16)
 ]
 
 
-class PlanLimits(BaseModel):
+class PlanLimits(GivenDocument):
     """What there is for a plan; what is left out is not limited."""
-
-    model_config = ConfigDict(extra="forbid")
 
     trials: Trials | None = None
     seconds: Seconds | None = None
@@ -54,10 +53,8 @@ class PlanLimits(BaseModel):
         return BudgetLimits(self.trials, self.seconds, self.board_seconds, self.deadline)
 
 
-class PlanJobSubmission(BaseModel):
+class PlanJobSubmission(GivenDocument):
     """A model with its shapes on a target; without `model`, one that nothing is known of."""
-
-    model_config = ConfigDict(extra="forbid")
 
     model: Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")] | None = Field(
         default=None, description="The SHA-256 of the model file, in lower-case hexadecimal."
@@ -65,7 +62,7 @@ class PlanJobSubmission(BaseModel):
     name: Annotated[str, StringConstraints(max_length=200, pattern=_ONE_LINE)] = Field(
         "", description="What people call the model."
     )
-    shapes: Annotated[dict[InputName, Dimensions], Field(max_length=64)] = Field(
+    shapes: Annotated[dict[InputName, Dimensions], Field(max_length=64), at_most(64)] = Field(
         default_factory=dict
     )
     target: Annotated[str, StringConstraints(min_length=1, max_length=2_000, pattern=_ONE_LINE)] = (
@@ -84,7 +81,7 @@ class PlanJobSubmission(BaseModel):
         return " ".join(f"{n}={','.join(map(str, self.shapes[n]))}" for n in sorted(self.shapes))
 
 
-class PlanSubmission(BaseModel):
+class PlanSubmission(GivenDocument):
     """What is to be tuned on which budget.
 
     A job wants `trials_per_job`, or else its share of the budget's trials, or else
@@ -92,7 +89,6 @@ class PlanSubmission(BaseModel):
     """
 
     model_config = ConfigDict(
-        extra="forbid",
         json_schema_extra={
             "examples": [
                 {
@@ -104,7 +100,9 @@ class PlanSubmission(BaseModel):
         },
     )
 
-    jobs: Annotated[list[PlanJobSubmission], Field(min_length=1, max_length=MOST_JOBS)]
+    jobs: Annotated[
+        list[PlanJobSubmission], Field(min_length=1, max_length=MOST_JOBS, fail_fast=True)
+    ]
     budget: PlanLimits = PlanLimits()
     trials_per_job: Trials | None = None
     trials_per_task: Trials = 256
@@ -113,7 +111,9 @@ class PlanSubmission(BaseModel):
         description="In place of what was measured: of one board and the search for it.",
     )
     boards: Annotated[
-        dict[BoardClass, Annotated[int, Field(ge=1, le=10_000)]], Field(max_length=100)
+        dict[BoardClass, Annotated[int, Field(ge=1, le=10_000)]],
+        Field(max_length=100),
+        at_most(100),
     ] = Field(
         default_factory=dict, description="Boards by class, in place of those that are there now."
     )

@@ -52,7 +52,7 @@ class TestSubmitting:
 
     def test_shapes_layout_and_every_limit_are_kept(self, client: TestClient) -> None:
         budget = {"trials": 5, "seconds": 60, "board_seconds": 30.5, "deadline": FUTURE}
-        shapes = {"input": [1, 3, 224, 224], "a": [2]}
+        shapes = {"input": [1, 3, 224, 224], "a": [2], "b=1,2": [3], "é/…:0": [4]}
         job = submit(client, budget=budget, shapes=shapes, layout="NHWC")
         assert (job["shapes"], job["layout"]) == (shapes, "NHWC")
         assert job["budget"]["seconds"] == {"limit": 60.0, "used": 0.0, "left": 60.0}
@@ -112,6 +112,9 @@ class TestSubmitting:
             ({"shapes": {"input": []}}, 422, "invalid", "body.shapes.input"),
             ({"shapes": {"input": [0]}}, 422, "invalid", "body.shapes.input.0"),
             ({"shapes": {"an input": [1]}}, 422, "invalid", "body.shapes.an input"),
+            ({"shapes": {"an\u00a0input": [1]}}, 422, "invalid", "should match pattern"),
+            ({"shapes": {"an\u3000input": [1]}}, 422, "invalid", "should match pattern"),
+            ({"shapes": {"an\u0085input": [1]}}, 422, "invalid", "should match pattern"),
             ({"priority": 0}, 422, "invalid", "body.priority"),
             ({"layout": "CHWN"}, 422, "invalid", "body.layout"),
             ({"name": "two\nlines"}, 422, "invalid", "body.name"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gzip
+import re
 import tracemalloc
 import zlib
 from collections.abc import Callable, Coroutine, Iterator
@@ -40,6 +41,50 @@ def test_a_body_up_to_the_limit_is_read(make_client: MakeClient, size: int) -> N
     body = b'"' + b"x" * (size - 2) + b'"'
     response = make_client(Role.ADMIN, limits=SMALL).post(LOOKUPS, content=body, headers=JSON)
     assert response.status_code == 422
+
+
+MANY = 3000
+UNKNOWN = {f"unknown{number}": 0 for number in range(MANY)}
+EMPTY = [{}] * 2000
+SHAPES = {f"input{number}": [] for number in range(MANY)}
+WRONG_SHAPES = {"shapes": {f"input{number}": [0] * 16 for number in range(64)}}
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("lookups", UNKNOWN),
+        ("lookups", {"workloads": EMPTY}),
+        ("lookups", {"workloads": [UNKNOWN]}),
+        ("lookups", {"workloads": [{"likeness": UNKNOWN}]}),
+        ("lookups", {"shapes": SHAPES}),
+        ("lookups", {"shapes": {"input": [0] * MANY}}),
+        ("lookups", {"target": UNKNOWN}),
+        ("models/holding", UNKNOWN),
+        ("models/holding", {"workloads": EMPTY}),
+        ("models/holding", {"workloads": [UNKNOWN]}),
+        ("jobs", UNKNOWN),
+        ("jobs", {"budget": UNKNOWN}),
+        ("jobs", {"shapes": SHAPES}),
+        ("budgets", UNKNOWN),
+        ("plans", UNKNOWN),
+        ("plans", {"jobs": EMPTY}),
+        ("plans", {"jobs": [WRONG_SHAPES] * 2000}),
+        ("plans", {"jobs": [{"shapes": SHAPES}]}),
+        ("plans", {"budget": UNKNOWN}),
+        ("plans", {"boards": SHAPES}),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "+".join(value)[:9],
+)
+def test_a_body_with_very_many_faults_has_few_of_them_found(
+    make_client: MakeClient, problem_of: ProblemOf, path: str, body: dict[str, Any]
+) -> None:
+    """Each that is found takes memory and time: a body of the size that is accepted has room for
+    millions."""
+    response = make_client(Role.ADMIN).post(f"/api/v1/{path}", json=body)
+    assert (response.status_code, problem_of(response)) == (422, "invalid")
+    more = re.search(r"\(and (\d+) more\)", response.json()["detail"])
+    assert more is None or int(more[1]) < 1100
 
 
 @pytest.mark.parametrize("declared", [True, False], ids=["declared", "in pieces"])

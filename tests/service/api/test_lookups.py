@@ -33,7 +33,6 @@ from lookup_samples import (
 from tunebook.cache.records import ErrorClass
 from tunebook.cache.store import Store
 from tunebook.cache.tokens import Role
-from tunebook.service.api.settings import Limits
 
 MakeClient = Callable[..., TestClient]
 ProblemOf = Callable[[Any], str]
@@ -225,12 +224,27 @@ def test_a_question_that_cannot_be_read_is_refused(
 
 
 def test_more_workloads_than_one_look_up_may_ask_for_are_refused(
-    make_client: MakeClient, problem_of: ProblemOf
+    client: TestClient, problem_of: ProblemOf
 ) -> None:
-    client = make_client(Role.READ, limits=Limits(workloads=2))
-    assert client.post(LOOKUPS, json=question(*map(workload, (7, 14)))).status_code == 409
-    answer = client.post(LOOKUPS, json=question(*map(workload, (7, 14, 28))))
+    asked = question(workload(56))
+    answer = client.post(LOOKUPS, json={**asked, "workloads": asked["workloads"] * 2001})
     assert (answer.status_code, problem_of(answer)) == (413, "too-large")
+    assert answer.json()["limit"] == 2000
+
+
+def test_a_target_is_as_short_as_json_as_it_is_as_text(
+    client: TestClient, problem_of: ProblemOf
+) -> None:
+    """It is stored with what misses, and stands in the line that says so."""
+    target = {
+        "kind": "llvm",
+        "mtriple": "aarch64-linux-gnu",
+        "num-cores": 4,
+        "mattr": [f"+feature{number}" for number in range(200)],
+    }
+    answer = client.post(LOOKUPS, json={**question(workload(56)), "target": target})
+    assert (answer.status_code, problem_of(answer)) == (422, "bad-target")
+    assert "may have 2000" in answer.json()["detail"]
 
 
 @pytest.mark.parametrize("role", [None, Role.BOARD])

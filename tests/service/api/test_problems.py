@@ -94,7 +94,7 @@ def test_a_field_that_cannot_be_read_is_named_with_its_place(
 
 
 def test_a_long_list_of_faults_is_cut(make_client: MakeClient, problem_of: ProblemOf) -> None:
-    body = {"target": "x", "workloads": [{"op": 1}] * 500}
+    body = {"target": "x", "shapes": {f"input{number}": [0, 0] for number in range(60)}}
     response = make_client(Role.ADMIN).post("/api/v1/lookups", json=body)
     assert problem_of(response) == "invalid"
     assert len(response.json()["errors"]) == 20
