@@ -29,7 +29,9 @@ pytest.register_assert_rewrite(
     "lease_contract",
     "import_contract",
     "submission_contract",
+    "joining_contract",
     "stage_contract",
+    "event_contract",
     "limits_contract",
     "fleet_contract",
 )

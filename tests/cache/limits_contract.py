@@ -26,7 +26,7 @@ from tunebook.cache.submissions import BudgetLimits, JobState
 LIMITS = {
     "time": BudgetLimits(seconds=60.0),
     "board-time": BudgetLimits(board_seconds=60.0),
-    "deadline": BudgetLimits(deadline=datetime.now(timezone.utc) + timedelta(minutes=59)),
+    "deadline": BudgetLimits(deadline=datetime.now(timezone.utc) + timedelta(hours=3)),
 }
 UNREACHED = BudgetLimits(
     trials=10**6,
@@ -54,7 +54,7 @@ class LimitsContract(StoreFixtures):
             if limit == "time":
                 store.queue.use_seconds(budget.id, budget.used_seconds, 60.0)
             elif limit == "deadline":
-                wall.step(1)
+                wall.step(4)
             else:
                 claimed = claim_new_searched(store, job, size=1)
                 store.store_candidates(claimed.id, claimed.epoch, candidates("costly"))
@@ -150,7 +150,7 @@ class LimitsContract(StoreFixtures):
         job = submit(store, budget=LIMITS["deadline"])
         claimed = claim_split(store)
         assert claimed is not None
-        wall.step(1)
+        wall.step(4)
         assert store.queue.end_spent() == ()
         store.queue.release_stage(job, claimed.epoch)
         assert store.queue.end_spent() == (job,)
@@ -162,7 +162,7 @@ class LimitsContract(StoreFixtures):
         victim = start("hold_split", url)
         assert victim.stdout is not None
         victim.stdout.readline()
-        wall.step(1)
+        wall.step(4)
         assert store.queue.end_spent() == ()
         victim.kill()
         victim.wait()

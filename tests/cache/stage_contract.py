@@ -1,4 +1,4 @@
-"""Stages of submitted jobs, and their events, whichever database is behind the store."""
+"""Stages of submitted jobs, whichever database is behind the store."""
 
 from __future__ import annotations
 
@@ -7,12 +7,11 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
-from cache_samples import BOARD, candidates, conv, model_of, propose_all, start_job, success
+from cache_samples import BOARD, conv, model_of, propose_all, start_job
 from lease_contract import LEASE, Clock
-from processes import run_at_once, start
+from processes import start
 from queue_samples import (
     TRIALS,
-    claim_new_searched,
     claim_recovery,
     claim_searched,
     claim_split,
@@ -26,7 +25,7 @@ from store_contract import StoreFixtures
 
 from tunebook.cache.errors import DatabaseError, LeaseLostError
 from tunebook.cache.store import Store
-from tunebook.cache.submissions import BudgetLimits, ClaimedStage, JobState
+from tunebook.cache.submissions import ClaimedStage, JobState
 
 
 class StageContract(StoreFixtures):
@@ -290,81 +289,3 @@ class StageContract(StoreFixtures):
         second = claim_split(observer)
         assert second is not None
         return first, second
-
-
-class EventContract(StoreFixtures):
-    def test_a_job_tells_its_states_in_order(self, store: Store) -> None:
-        job = submit_searched(store, budget=BudgetLimits(trials=1))
-        claimed = claim_new_searched(store, job, size=1)
-        store.store_candidates(claimed.id, claimed.epoch, candidates("a"))
-        store.store_result(claimed.id, claimed.epoch, 0, success(1e-3))
-        store.finish_round(claimed.id, claimed.epoch)
-        store.queue.end_spent()
-        events = store.queue.events(job)
-        assert [event.number for event in events] == [1, 2, 3, 4, 5]
-        told = [event.data.get("state", event.kind) for event in events]
-        assert told == ["queued", "recovering", "running", "round", "done"]
-        assert events[-1].data["reason"] == "trials"
-        assert store.queue.job(job).last_event == 5
-
-    def test_a_finished_round_is_told_with_what_the_model_takes_then(self, store: Store) -> None:
-        job = submit_searched(store, conv(56), conv(28), conv(56))
-        first, second = store.task_states(job)
-        store.set_untuned_seconds(first.id, 5.0)
-        store.set_untuned_seconds(second.id, 7.0)
-        claimed = claim_new_searched(store, job)
-        store.store_candidates(claimed.id, claimed.epoch, candidates("a", "b"))
-        store.store_result(claimed.id, claimed.epoch, 0, success(2.0))
-        store.store_result(claimed.id, claimed.epoch, 1, success(3.0))
-        store.finish_round(claimed.id, claimed.epoch, seconds=1.5)
-        event = store.queue.events(job)[-1]
-        assert event.kind == "round"
-        assert event.data == {
-            "key": str(first.key),
-            "op": first.key.op,
-            "trials": 2,
-            "seconds": 1.5,
-            "best_seconds": 2.0,
-            "latency_seconds": 2 * 2.0 + 7.0,
-        }
-
-    def test_a_round_of_a_model_with_unknown_times_expects_nothing(self, store: Store) -> None:
-        job = submit_searched(store, conv(56), conv(28))
-        claimed = claim_new_searched(store, job)
-        store.finish_round(claimed.id, claimed.epoch)
-        assert store.queue.events(job)[-1].data["latency_seconds"] is None
-
-    def test_events_are_read_on_from_a_number(self, store: Store) -> None:
-        job = submit(store)
-        for number in range(5):
-            store.queue.append_event(job, "note", {"number": number})
-        assert [event.number for event in store.queue.events(job, after=3)] == [4, 5, 6]
-        assert [event.number for event in store.queue.events(job, after=1, limit=2)] == [2, 3]
-        assert store.queue.events(job, after=6) == ()
-
-    def test_events_of_many_processes_are_numbered_without_gaps(
-        self, store: Store, url: str
-    ) -> None:
-        job = submit(store)
-        numbers = [one for told in run_at_once(3, "tell", url, job, 20) for one in told]
-        assert sorted(numbers) == list(range(2, 62))
-        events = store.queue.events(job)
-        assert [event.number for event in events] == list(range(1, 62))
-        assert store.queue.job(job).last_event == 61
-
-    def test_what_did_not_happen_is_not_told(self, store: Store) -> None:
-        job = submit_searched(store)
-        claimed = claim_new_searched(store, job)
-        before = store.queue.events(job)
-        with pytest.raises(LeaseLostError):
-            store.finish_round(claimed.id, claimed.epoch - 1)
-        assert store.queue.events(job) == before
-
-    def test_local_commands_tell_nothing(self, store: Store) -> None:
-        job = start_job(store)
-        propose_all(store, job, 4)
-        claimed = store.claim_round("worker", job)
-        assert claimed is not None
-        store.finish_round(claimed.id, claimed.epoch)
-        store.finish_job(job, "done")
-        assert store.queue.events(job) == ()

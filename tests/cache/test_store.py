@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from event_contract import EventContract
 from fleet_contract import PresenceContract
 from import_contract import InterchangeContract
+from joining_contract import JoiningContract
 from known_workloads_contract import KnownWorkloadsContract
 from lease_contract import LeaseContract, ProcessContract
 from limits_contract import SharedLimitsContract
@@ -13,7 +15,7 @@ from near_contract import NearContract
 from origin_contract import OriginContract
 from round_contract import RoundContract
 from shared_rounds_contract import SharedRoundsContract, SubmittedRoundsContract
-from stage_contract import EventContract, StageContract
+from stage_contract import StageContract
 from store_contract import StoreContract
 from submission_contract import QueueContract
 
@@ -31,6 +33,7 @@ class Contract(
     LeaseContract,
     ProcessContract,
     QueueContract,
+    JoiningContract,
     StageContract,
     EventContract,
     SharedLimitsContract,
