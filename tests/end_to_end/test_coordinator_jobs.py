@@ -14,14 +14,18 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import psutil
 import pytest
 from sqlalchemy import create_engine, text
 
 from tunebook.cache.model_files import ModelFiles
 from tunebook.cache.records import Source
-from tunebook.cache.store import LEASE_SECONDS, Store
+from tunebook.cache.store import LEASE_SECONDS, BoardPeak, Store
 from tunebook.cache.submissions import BudgetLimits, Job, JobRequest, JobState
 from tunebook.tuner.llvm_targets import host_target
+from tunebook.workers.board_supervisor import BoardSupervisor
+from tunebook.workers.local_board import host_agent
+from tunebook.workers.tracker import running_tracker
 
 pytestmark = pytest.mark.slow
 
@@ -29,7 +33,7 @@ Eventually = Callable[..., None]
 TARGET = str(host_target())
 LAB = "lab"
 # More than any of these tests waits for.
-MANY_TRIALS = 5000
+MANY_TRIALS = 5_000
 ENDED = (JobState.DONE, JobState.FAILED, JobState.CANCELLED)
 
 
@@ -119,6 +123,9 @@ class Place:
 def place_in(folder: Path, command: list[str], eventually: Eventually) -> Iterator[Place]:
     processes: list[subprocess.Popen[bytes]] = []
     with Store.open(str(folder / "tunebook.db")) as store:
+        # Measuring what the board can do at most takes each place's first worker half a minute.
+        for board_class in ("local", LAB):
+            store.save_board_peak(board_class, TARGET, BoardPeak(1e15, 1e15))
         models = ModelFiles(str(folder / "models"))
         try:
             yield Place(folder, store, models, command, processes, eventually)
@@ -256,10 +263,6 @@ def test_seconds_of_a_budget_count_while_it_is_worked_for(
 def test_a_job_for_boards_that_nobody_serves_waits_and_says_so_until_somebody_does(
     unserved: Place, model: Callable[[int], bytes], eventually: Eventually
 ) -> None:
-    from tunebook.workers.board_supervisor import BoardSupervisor
-    from tunebook.workers.local_board import host_agent
-    from tunebook.workers.tracker import running_tracker
-
     job_id = unserved.submit(model(1), BudgetLimits(trials=2), board_class=LAB)
     waiting = unserved.job(job_id)
     assert (waiting.state, waiting.waiting_for) == (JobState.WAITING, LAB)
@@ -280,7 +283,7 @@ def test_a_job_for_boards_that_nobody_serves_waits_and_says_so_until_somebody_do
     assert states[-1] == JobState.DONE.value
 
 
-def test_the_round_of_a_worker_that_was_killed_is_another_ones_within_the_lease(
+def test_a_killed_workers_round_is_anothers_within_the_lease_and_given_back_by_one_told_to_stop(
     unserved: Place, model: Callable[[int], bytes], eventually: Eventually
 ) -> None:
     first = unserved.start_worker("--boards", "local", name="first")
@@ -299,24 +302,13 @@ def test_the_round_of_a_worker_that_was_killed_is_another_ones_within_the_lease(
     eventually(lambda: len(_records(unserved)) > len(before), "it goes on with it")
     second.send_signal(signal.SIGTERM)
     assert second.wait(60) == 0
+    assert unserved.holders(job_id) == []
+    assert unserved.worker_names() == set()
+    assert _alive_in_session(second.pid) == []
     after = _records(unserved)
     assert after[: len(before)] == before
     assert len({module for _, module in after}) == len(after), "nothing is measured twice"
     assert unserved.job(job_id).budget.trials_spent == len(after)
-
-
-def test_a_worker_that_is_told_to_stop_gives_back_what_it_holds(
-    unserved: Place, model: Callable[[int], bytes], eventually: Eventually
-) -> None:
-    worker = unserved.start_worker("--boards", "local")
-    job_id = unserved.submit(model(1), BudgetLimits(trials=MANY_TRIALS))
-    eventually(lambda: unserved.measured(job_id) > 0, "candidates are measured")
-    worker.send_signal(signal.SIGTERM)
-    assert worker.wait(60) == 0
-    assert unserved.worker_names() == set()
-    assert unserved.holders(job_id) == []
-    assert unserved.job(job_id).budget.trials_spent == len(_records(unserved))
-    assert _alive_in_session(worker.pid) == []
 
 
 def _records(place: Place) -> list[tuple[Any, ...]]:
@@ -324,6 +316,4 @@ def _records(place: Place) -> list[tuple[Any, ...]]:
 
 
 def _alive_in_session(leader: int) -> list[int]:
-    import psutil
-
     return [one.pid for one in psutil.process_iter() if os.getsid(one.pid) == leader]
