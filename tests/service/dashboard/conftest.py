@@ -1,7 +1,8 @@
-"""A coordinator with data of a real run, for the tests in a browser."""
+"""Coordinators for the tests of pages: one in this process, and one with data of a real run."""
 
 from __future__ import annotations
 
+import shutil
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
@@ -9,14 +10,20 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
+from fastapi.testclient import TestClient
 
 # Tests are imported without a package (--import-mode=importlib); this module is shared by them.
 sys.path.insert(0, str(Path(__file__).parent))
-pytest.register_assert_rewrite("real_run")
+pytest.register_assert_rewrite("real_run", "page_visits")
 
+from page_visits import HOST, sign_in  # noqa: E402
 from real_run import Coordinator, reading_token, serving, tune  # noqa: E402
 
+from tunebook.cache.database import upgrade  # noqa: E402
 from tunebook.cache.store import Store  # noqa: E402
+from tunebook.cache.tokens import NewToken, Role  # noqa: E402
+from tunebook.service.api.app import create_app  # noqa: E402
+from tunebook.service.api.settings import Settings  # noqa: E402
 from tunebook.service.dashboard.target_labels import target_labels  # noqa: E402
 from tunebook.tuner.llvm_targets import resolve_target  # noqa: E402
 
@@ -55,3 +62,38 @@ def fill(coordinator: Coordinator) -> None:
     changed = [replace(key, workload_hash="0" * 16) for key in larger]
     coordinator.look_up("nightly", coordinator.target, changed)
     coordinator.wait_until_counted()
+
+
+@pytest.fixture(scope="session")
+def empty(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A file with our schema and nothing in it: copying it is quicker than making another."""
+    path = tmp_path_factory.mktemp("empty") / "tunebook.db"
+    upgrade(str(path))
+    return path
+
+
+@pytest.fixture
+def store(empty: Path, tmp_path: Path) -> Iterator[Store]:
+    with Store.open(str(shutil.copy(empty, tmp_path))) as opened:
+        yield opened
+
+
+@pytest.fixture
+def client(store: Store, tmp_path: Path) -> Iterator[TestClient]:
+    settings = Settings(models=str(tmp_path / "models"))
+    with TestClient(
+        create_app(settings, store), base_url=f"http://{HOST}", follow_redirects=False
+    ) as client:
+        yield client
+
+
+@pytest.fixture
+def token(store: Store) -> NewToken:
+    return store.tokens.create("lab", Role.READ)
+
+
+@pytest.fixture
+def reader(client: TestClient, token: NewToken) -> TestClient:
+    """A client that is signed in."""
+    assert sign_in(client, token.secret).status_code == 303
+    return client
