@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from tunebook.cache.schedule_cache import ScheduleCache
+    from tunebook.cache.remote.schedule_cache import ScheduleCache
 
 
 def connect(url_or_path: str, token: str | None = None) -> ScheduleCache:
@@ -20,7 +20,7 @@ def connect(url_or_path: str, token: str | None = None) -> ScheduleCache:
     its user on this machine. Raises UsageError and DatabaseError.
     """
     if url_or_path.startswith(("http://", "https://")):
-        from tunebook.cache.client import Client
+        from tunebook.cache.remote.client import Client
 
         return Client(url_or_path, token)
     from tunebook.cache.store import Store

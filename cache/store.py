@@ -5,39 +5,20 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Collection, Sequence
 
-from tunebook.cache import (
-    adopted_records,
-    board_peaks,
-    budgets,
-    exported_records,
-    imported_records,
-    jobs,
-    known_workloads,
-    lookups,
-    near_schedules,
-    round_claims,
-    rounds,
-    slots,
-    stored_models,
-    stored_records,
-    task_states,
-)
-from tunebook.cache.activity import ActivityReader
-from tunebook.cache.answers import Answers
-from tunebook.cache.catalogue import Catalogue
-from tunebook.cache.database import Database
-from tunebook.cache.exported_records import ExportedRecord, ExportSurvey
-from tunebook.cache.fleet import Fleet
-from tunebook.cache.identities import read_workload
-from tunebook.cache.imported_records import ImportedRecord
-from tunebook.cache.job_queue import JobQueue
+from tunebook.cache.access.sessions import Sessions
+from tunebook.cache.access.tokens import Tokens
 from tunebook.cache.keys import ScheduleKey, WorkloadKey
-from tunebook.cache.leases import LeaseObserver
 from tunebook.cache.likeness import NO_HINTS, LookupHints
-from tunebook.cache.lookup_statistics import LookupStatistics
+from tunebook.cache.lists.catalogue import Catalogue
+from tunebook.cache.lookup import lookups, near_schedules
+from tunebook.cache.lookup.answers import Answers
+from tunebook.cache.lookup.near_schedules import NearSchedules
 from tunebook.cache.misses import LookupAnswer, Miss
-from tunebook.cache.near_schedules import NearSchedules
-from tunebook.cache.planning import Planning
+from tunebook.cache.queue import budgets, jobs, round_claims, rounds, slots, task_states
+from tunebook.cache.queue.fleet import Fleet
+from tunebook.cache.queue.job_queue import JobQueue
+from tunebook.cache.queue.leases import LeaseObserver
+from tunebook.cache.queue.planning import Planning
 from tunebook.cache.records import (
     Candidate,
     ErrorClass,
@@ -48,9 +29,22 @@ from tunebook.cache.records import (
     StoredModel,
     Workload,
 )
-from tunebook.cache.revisions import RevisionWatch
-from tunebook.cache.sessions import Sessions
-from tunebook.cache.tokens import Tokens
+from tunebook.cache.statistics.activity import ActivityReader
+from tunebook.cache.statistics.lookup_statistics import LookupStatistics
+from tunebook.cache.storage.database import Database
+from tunebook.cache.storage.identities import read_workload
+from tunebook.cache.storage.revisions import RevisionWatch
+from tunebook.cache.stored import (
+    adopted_records,
+    board_peaks,
+    exported_records,
+    imported_records,
+    known_workloads,
+    stored_models,
+    stored_records,
+)
+from tunebook.cache.stored.exported_records import ExportedRecord, ExportSurvey
+from tunebook.cache.stored.imported_records import ImportedRecord
 from tunebook.cache.work import (
     BoardPeak,
     Budget,

@@ -31,7 +31,7 @@ from tunebook.service.commands import (
     tune_command,
     worker_command,
 )
-from tunebook.service.commands.output import print_error, print_misses
+from tunebook.service.output import print_error, print_misses
 
 _TRACEBACK = "TUNEBOOK_TRACEBACK"
 _SERVING = frozenset(

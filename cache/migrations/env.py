@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from alembic import context
 
-from tunebook.cache.tables import Base
+from tunebook.cache.storage.tables import Base
 
 connection = context.config.attributes["connection"]
 context.configure(

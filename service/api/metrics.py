@@ -10,8 +10,8 @@ from collections.abc import Callable
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 
-from tunebook.cache.activity import Activity
 from tunebook.cache.errors import TunebookError
+from tunebook.cache.statistics.activity import Activity
 
 __all__ = ["CONTENT_TYPE_LATEST", "BoundedLabels", "Metrics"]
 

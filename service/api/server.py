@@ -14,7 +14,7 @@ import uvicorn
 from starlette.types import ASGIApp
 
 from tunebook.cache.errors import ServerError, UsageError
-from tunebook.cache.token_file import is_loopback
+from tunebook.cache.remote.token_file import is_loopback
 
 # What is still being answered after so long is cut off when the coordinator stops.
 _STOP_SECONDS = 3

@@ -10,9 +10,8 @@ import typer
 from pydantic import BaseModel
 
 from tunebook.cache.errors import ExitCode
-from tunebook.cache.miss_documents import MissDocument, miss_document
 from tunebook.cache.misses import LookupAnswer, ScheduleMissError
-from tunebook.service.commands.mending import MendableCache
+from tunebook.cache.remote.miss_documents import MissDocument, miss_document
 from tunebook.service.commands.models import choose, open_model
 from tunebook.service.commands.options import (
     AcceptEmulated,
@@ -26,7 +25,8 @@ from tunebook.service.commands.options import (
     chosen_server,
     open_cache,
 )
-from tunebook.service.commands.output import (
+from tunebook.service.mending import MendableCache
+from tunebook.service.output import (
     print_json,
     print_misses,
     print_text,

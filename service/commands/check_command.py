@@ -14,11 +14,10 @@ from pydantic import BaseModel
 from rich.table import Table
 
 from tunebook.cache.errors import ExitCode, TunebookError
-from tunebook.cache.miss_documents import MissDocument, miss_document
 from tunebook.cache.misses import LookupAnswer, Miss, MissGroup, groups
+from tunebook.cache.remote.miss_documents import MissDocument, miss_document
 from tunebook.service.commands.checked_models import CheckedModel, Question, ask, checked_model
 from tunebook.service.commands.github_annotations import annotation, runs_on_github
-from tunebook.service.commands.mending import CommandOptions, database_to_name, fill_in_all
 from tunebook.service.commands.options import (
     AcceptEmulated,
     AsJson,
@@ -28,13 +27,14 @@ from tunebook.service.commands.options import (
     chosen_server,
     open_store,
 )
-from tunebook.service.commands.output import (
+from tunebook.service.mending import CommandOptions, database_to_name, fill_in_all
+from tunebook.service.nights.night_targets import target_text
+from tunebook.service.output import (
     print_error,
     print_json,
     print_misses,
     print_table,
 )
-from tunebook.service.nights.night_targets import target_text
 
 # Of one cause an annotation names so many schedules, and counts the others.
 _NAMED_SCHEDULES = 10
@@ -149,7 +149,7 @@ def _check(
     db: str | None,
 ) -> list[_Checked]:
     # Only here: `tunebook --help` needs neither.
-    from tunebook.cache.client import Client
+    from tunebook.cache.remote.client import Client
     from tunebook.tuner.importing.shapes import parse_shape_options
 
     question = Question(parse_shape_options(shape or []), compiler, accept_emulated)

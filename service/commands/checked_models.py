@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tunebook.cache.answers import SplitQuestion
 from tunebook.cache.errors import (
     ModelError,
     ModelNotSplitError,
@@ -15,12 +14,13 @@ from tunebook.cache.errors import (
     ServerError,
     UsageError,
 )
+from tunebook.cache.lookup.answers import SplitQuestion
 from tunebook.cache.misses import LookupAnswer
 from tunebook.cache.store import Store
-from tunebook.service.commands.model_digest import file_digest, is_digest
+from tunebook.service.model_digest import file_digest, is_digest
 
 if TYPE_CHECKING:
-    from tunebook.cache.client import Client
+    from tunebook.cache.remote.client import Client
 
 
 @dataclass(frozen=True)

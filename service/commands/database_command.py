@@ -5,9 +5,9 @@ from __future__ import annotations
 import typer
 from pydantic import BaseModel
 
-from tunebook.cache.database import upgrade as upgrade_schema
+from tunebook.cache.storage.database import upgrade as upgrade_schema
 from tunebook.service.commands.options import AsJson, DatabaseUrl
-from tunebook.service.commands.output import print_json, print_text
+from tunebook.service.output import print_json, print_text
 
 app = typer.Typer(help="Look after the database.", no_args_is_help=True)
 

@@ -10,23 +10,16 @@ import typer
 from pydantic import BaseModel
 
 from tunebook.cache.errors import TunebookError
-from tunebook.cache.miss_documents import MissDocument, miss_document
 from tunebook.cache.misses import Miss, ScheduleMissError
+from tunebook.cache.remote.miss_documents import MissDocument, miss_document
 from tunebook.cache.targets import Target
 from tunebook.service.commands.build_command import BuildDocument, build_document
-from tunebook.service.commands.mending import CommandOptions, MendableCache, database_to_name
 from tunebook.service.commands.migrate_command import (
     MigrateDocument,
     migrate_document,
     print_migrate_summary,
 )
 from tunebook.service.commands.options import AsJson, DatabaseUrl, open_store
-from tunebook.service.commands.output import (
-    print_json,
-    print_text,
-    show_misses,
-    show_seconds,
-)
 from tunebook.service.commands.tune_view import (
     ProgressView,
     TuneDocument,
@@ -34,12 +27,19 @@ from tunebook.service.commands.tune_view import (
     print_tune_summary,
     tune_document,
 )
+from tunebook.service.mending import CommandOptions, MendableCache, database_to_name
+from tunebook.service.output import (
+    print_json,
+    print_text,
+    show_misses,
+    show_seconds,
+)
 
 if TYPE_CHECKING:
     from tunebook.tuner.builds.compiled_model import CompiledModel
     from tunebook.tuner.importing.imported_model import ImportedModel
-    from tunebook.workers.migration import MigrationReport
-    from tunebook.workers.tuning import TuneReport, TuningPlan
+    from tunebook.workers.commands.migration import MigrationReport
+    from tunebook.workers.commands.tuning import TuneReport, TuningPlan
 
 
 # Of probabilities; sums in another order differ by less.
@@ -89,7 +89,7 @@ class _Demo:
     def __init__(self, folder: Path, db: str | None, trials: int, *, quiet: bool) -> None:
         # Only here, as in the steps: `tunebook --help` should not wait for TVM.
         from tunebook.tuner.llvm_targets import resolve_target
-        from tunebook.workers.demonstration import demo_model
+        from tunebook.workers.commands.demonstration import demo_model
 
         self._folder = folder
         self._given_db = db
@@ -102,7 +102,7 @@ class _Demo:
     def run(self) -> DemoDocument:
         """Runs every step. Raises TunebookError where one does not end as it must."""
         from tunebook.tuner.importing.frontend import read_model
-        from tunebook.workers.demonstration import DEMO_SHAPES
+        from tunebook.workers.commands.demonstration import DEMO_SHAPES
 
         plan = self._plan(self._target, self._trials)
         first = self._tune(plan)
@@ -124,8 +124,8 @@ class _Demo:
         )
 
     def _plan(self, target: Target, trials: int | None) -> TuningPlan:
-        from tunebook.workers.demonstration import DEMO_SHAPES
-        from tunebook.workers.tuning import BoardRequest, BudgetRequest, plan_tuning
+        from tunebook.workers.commands.demonstration import DEMO_SHAPES
+        from tunebook.workers.commands.tuning import BoardRequest, BudgetRequest, plan_tuning
 
         return plan_tuning(
             self._path,
@@ -158,7 +158,7 @@ class _Demo:
         return tuned, untuned
 
     def _compare(self, untuned: CompiledModel, tuned: CompiledModel) -> ComparisonDocument:
-        from tunebook.workers.demonstration import compare
+        from tunebook.workers.commands.demonstration import compare
 
         self._say("3. Compare it with onnxruntime, and with the untuned build")
         comparison = compare(self._path, untuned, tuned, self._target.num_cores)
@@ -188,7 +188,7 @@ class _Demo:
     def _miss(self, model: ImportedModel) -> tuple[Target, tuple[Miss, ...]]:
         """A target that nothing was tuned for, and its misses."""
         from tunebook.tuner.builds.compile_model import compile_model
-        from tunebook.workers.demonstration import DEMO_SHAPES, one_attribute_more
+        from tunebook.workers.commands.demonstration import DEMO_SHAPES, one_attribute_more
 
         other = one_attribute_more(self._target)
         self._say(f"5. Build it for the same machine with one attribute more: {other}")
@@ -210,7 +210,7 @@ class _Demo:
     def _mend(self, model: ImportedModel, other: Target) -> tuple[MigrationReport, CompiledModel]:
         """Makes what missed from what was tuned, and builds again."""
         from tunebook.tuner.builds.compile_model import compile_model
-        from tunebook.workers.migration import migrate
+        from tunebook.workers.commands.migration import migrate
 
         self._say("6. Mend that without a search: the same schedules, verified and measured")
         plan = self._plan(other, None)
@@ -223,7 +223,7 @@ class _Demo:
         return report, mended
 
     def _run_tuning(self, plan: TuningPlan) -> TuneReport:
-        from tunebook.workers.tuning import tune
+        from tunebook.workers.commands.tuning import tune
 
         with open_store(self._db) as store, ProgressView(quiet=self._quiet) as view:
             return tune(plan, store, view.show)

@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from pydantic import BaseModel
 
 from tunebook.cache.keys import ScheduleKey
-from tunebook.cache.miss_documents import DifferenceDocument
+from tunebook.cache.lookup.near_schedules import NearSchedules
 from tunebook.cache.misses import Miss
-from tunebook.cache.near_schedules import NearSchedules
 from tunebook.cache.records import Model
+from tunebook.cache.remote.miss_documents import DifferenceDocument
 from tunebook.cache.store import Store
-from tunebook.service.commands.output import show_seconds
+from tunebook.service.output import show_seconds
 
 # Of each near key the fastest record is shown.
 _RECORDS = 1

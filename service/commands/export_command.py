@@ -10,7 +10,7 @@ from pydantic import BaseModel
 
 from tunebook.service.commands.file_progress_bar import FileProgressBar
 from tunebook.service.commands.options import AsJson, DatabaseUrl, open_store
-from tunebook.service.commands.output import print_json, print_text
+from tunebook.service.output import print_json, print_text
 
 if TYPE_CHECKING:
     from tunebook.tuner.interchange.metaschedule_export import ExportReport

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from rich.progress import BarColumn, TaskID, TaskProgressColumn, TextColumn, TimeElapsedColumn
 
-from tunebook.service.commands.output import progress_bars
+from tunebook.service.output import progress_bars
 
 if TYPE_CHECKING:
     from tunebook.tuner.interchange.file_progress import FileProgress

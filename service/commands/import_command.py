@@ -6,14 +6,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from pydantic import BaseModel
 from rich.table import Table
 
 from tunebook.cache.errors import ExitCode
-from tunebook.cache.interchange import find_files
+from tunebook.cache.exchange.interchange import find_files
 from tunebook.service.commands.file_progress_bar import FileProgressBar
 from tunebook.service.commands.options import AsJson, DatabaseUrl, open_store
-from tunebook.service.commands.output import print_json, print_table, print_text
+from tunebook.service.import_document import ImportDocument, SkippedDocument
+from tunebook.service.output import print_json, print_table, print_text
 
 if TYPE_CHECKING:
     from tunebook.tuner.interchange.metaschedule_import import ImportReport
@@ -34,31 +34,6 @@ ImportTarget = Annotated[
         "cores, is taken to be for it.",
     ),
 ]
-
-
-class SkippedDocument(BaseModel):
-    """Lines that were left out for one reason; `lines` are the numbers of the first few, `detail`
-    says what was wrong with the first."""
-
-    file: str
-    reason: str
-    count: int
-    lines: list[int]
-    detail: str
-
-
-class ImportDocument(BaseModel):
-    """An import as machines read it; `records` counts those that can be used, stored before or
-    not."""
-
-    compiler: str
-    targets: list[str]
-    workloads: int
-    records: int
-    new_records: int
-    failures: int
-    replayed: int
-    skipped: list[SkippedDocument]
 
 
 def import_database(

@@ -8,14 +8,14 @@ from typing import Annotated
 import typer
 from pydantic import BaseModel
 
-from tunebook.cache.distances import differences
 from tunebook.cache.errors import ExitCode, UsageError
 from tunebook.cache.keys import ScheduleKey
 from tunebook.cache.likeness import Likeness
-from tunebook.cache.miss_documents import DifferenceDocument
+from tunebook.cache.lookup.distances import differences
 from tunebook.cache.misses import Difference, in_words
 from tunebook.cache.records import Model, Task
-from tunebook.cache.trace_grammar import shown
+from tunebook.cache.remote.miss_documents import DifferenceDocument
+from tunebook.cache.untrusted.trace_grammar import shown
 from tunebook.service.commands.models import choose, open_model
 from tunebook.service.commands.options import (
     AsJson,
@@ -25,7 +25,7 @@ from tunebook.service.commands.options import (
     Shapes,
     open_store_if_any,
 )
-from tunebook.service.commands.output import print_json, print_text
+from tunebook.service.output import print_json, print_text
 
 _LONGEST = 500
 

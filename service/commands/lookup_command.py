@@ -10,9 +10,9 @@ from pydantic import BaseModel
 from rich.table import Table
 
 from tunebook.cache.errors import ExitCode, UsageError
-from tunebook.cache.miss_documents import MissDocument, miss_document
 from tunebook.cache.misses import LookupAnswer, ScheduleMissError
 from tunebook.cache.records import Schedule
+from tunebook.cache.remote.miss_documents import MissDocument, miss_document
 from tunebook.service.commands.explanation import (
     Near,
     NearDocument,
@@ -20,7 +20,6 @@ from tunebook.service.commands.explanation import (
     near_misses,
     show_near,
 )
-from tunebook.service.commands.mending import MendableCache
 from tunebook.service.commands.models import choose, open_model
 from tunebook.service.commands.options import (
     AcceptEmulated,
@@ -35,7 +34,8 @@ from tunebook.service.commands.options import (
     open_cache,
     open_store,
 )
-from tunebook.service.commands.output import (
+from tunebook.service.mending import MendableCache
+from tunebook.service.output import (
     print_json,
     print_table,
     print_text,

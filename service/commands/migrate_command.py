@@ -10,10 +10,8 @@ from pydantic import BaseModel
 from rich.table import Table
 
 from tunebook.cache.errors import ExitCode
-from tunebook.cache.miss_documents import MissDocument, miss_document
 from tunebook.cache.misses import Miss, ScheduleMissError
-from tunebook.service.commands.durations import parse_duration, show_duration
-from tunebook.service.commands.mending import fill_in_all
+from tunebook.cache.remote.miss_documents import MissDocument, miss_document
 from tunebook.service.commands.models import given_choices, mending_options
 from tunebook.service.commands.options import (
     AsJson,
@@ -27,16 +25,18 @@ from tunebook.service.commands.options import (
     Tracker,
     open_store,
 )
-from tunebook.service.commands.output import (
+from tunebook.service.commands.tune_view import ProgressView
+from tunebook.service.durations import parse_duration, show_duration
+from tunebook.service.mending import fill_in_all
+from tunebook.service.output import (
     print_json,
     print_table,
     print_text,
     show_seconds,
 )
-from tunebook.service.commands.tune_view import ProgressView
 
 if TYPE_CHECKING:
-    from tunebook.workers.migration import MigratedTask, MigrationReport
+    from tunebook.workers.commands.migration import MigratedTask, MigrationReport
 
 _MOST_TRIALS = 1000
 
@@ -88,10 +88,10 @@ def migrate(
     # Only here: neither `tunebook db` nor `tunebook --help` should wait for TVM.
     from tunebook.tuner.importing.shapes import parse_shape_options
     from tunebook.tuner.splitting.prepare import Choices
-    from tunebook.workers.boards import target_for_boards
-    from tunebook.workers.migration import migrate as run_migration
-    from tunebook.workers.migration import plan_migration
-    from tunebook.workers.tuning import BoardRequest
+    from tunebook.workers.boards.boards import target_for_boards
+    from tunebook.workers.commands.migration import migrate as run_migration
+    from tunebook.workers.commands.migration import plan_migration
+    from tunebook.workers.commands.tuning import BoardRequest
 
     # Where no database is, there is nothing to migrate from: opened for reading it is not made.
     open_store(db, read_only=True).close()

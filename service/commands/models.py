@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tunebook.cache.schedule_cache import ScheduleCache
+from tunebook.cache.remote.schedule_cache import ScheduleCache
 from tunebook.cache.targets import Target
-from tunebook.service.commands.mending import Boards, CommandOptions, database_to_name
 from tunebook.service.commands.options import Layout
+from tunebook.service.mending import Boards, CommandOptions, database_to_name
 
 if TYPE_CHECKING:
     from tunebook.tuner.importing.imported_model import ImportedModel
@@ -113,7 +113,7 @@ def boards_for(target: Target, *, accept_emulated: bool) -> Boards | None:
     """What `tune` must be told of boards: nothing where this machine is one for the target, the
     emulated one where its times are accepted; which real ones there are, only the user knows."""
     from tunebook.tuner.llvm_targets import runs_here
-    from tunebook.workers.emulated_board import EMULATED_CLASS
+    from tunebook.workers.boards.emulated_board import EMULATED_CLASS
 
     if runs_here(target):
         return None

@@ -10,10 +10,10 @@ from types import TracebackType
 
 from rich.progress import BarColumn, TaskID, TextColumn
 
-from tunebook.service.commands.durations import show_duration
-from tunebook.service.commands.output import printable, progress_bars
+from tunebook.service.durations import show_duration
 from tunebook.service.nights.documents import BudgetDocument, JobDocument
 from tunebook.service.nights.night_progress import NightProgress
+from tunebook.service.output import printable, progress_bars
 
 # More running jobs than these are counted only.
 _SHOWN_JOBS = 8

@@ -13,15 +13,15 @@ import typer
 from tunebook.cache.errors import UsageError
 from tunebook.service.commands.night_view import NightProgressView
 from tunebook.service.commands.options import SERVER_VARIABLE, AsJson
-from tunebook.service.commands.output import print_json, print_text
 from tunebook.service.commands.serve_command import DEFAULT_PORT
-from tunebook.service.commands.whole_files import write_whole
 from tunebook.service.nights.coordinator import PIPELINE, Coordinator, Patience
 from tunebook.service.nights.night import Clock, Night, night_name
 from tunebook.service.nights.night_file import NightFile, read_night
 from tunebook.service.nights.standings import StandingsFile, default_folder
 from tunebook.service.nights.summary import NightSummary, exit_code
 from tunebook.service.nights.summary_markdown import show_summary
+from tunebook.service.output import print_json, print_text
+from tunebook.service.whole_files import write_whole
 
 _HERE = f"http://127.0.0.1:{DEFAULT_PORT}"
 
@@ -81,7 +81,7 @@ def nightly(
 
 def _run(wanted: NightFile, name: str | None, server: str, *, quiet: bool) -> NightSummary:
     # Only here: `tunebook --help` should not wait for a client of HTTP.
-    from tunebook.cache.client import Client
+    from tunebook.cache.remote.client import Client
 
     clock = Clock(lambda: datetime.now().astimezone(), time.monotonic, time.sleep)
     chosen = name or night_name(wanted, clock.now())

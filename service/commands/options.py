@@ -12,11 +12,11 @@ from typing import Annotated
 import typer
 
 from tunebook.cache import connect
-from tunebook.cache.database import default_path
 from tunebook.cache.errors import UsageError
-from tunebook.cache.schedule_cache import ScheduleCache
+from tunebook.cache.remote.schedule_cache import ScheduleCache
+from tunebook.cache.storage.database import default_path
 from tunebook.cache.store import Store
-from tunebook.service.commands.mending import DATABASE_VARIABLE
+from tunebook.service.mending import DATABASE_VARIABLE
 
 SERVER_VARIABLE = "TUNEBOOK_SERVER"
 

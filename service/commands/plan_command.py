@@ -18,7 +18,7 @@ from tunebook.service.commands.options import (
     chosen_server,
     open_store_if_any,
 )
-from tunebook.service.commands.output import print_json, print_table, print_text, show_seconds
+from tunebook.service.output import print_json, print_table, print_text, show_seconds
 from tunebook.service.plans.plan_documents import PlanDocument, PlanSubmission
 from tunebook.service.plans.plan_file import read_plan
 from tunebook.service.plans.plan_text import plan_lines
@@ -116,7 +116,7 @@ def _forecast(
         with open_store_if_any(db) as store:
             return make_plan(store, submission, now)
     # Only here: without a server nobody needs its client.
-    from tunebook.cache.client import Client
+    from tunebook.cache.remote.client import Client
 
     with Client(asked) as client:
         answer = client.request("POST", "/plans", submission.model_dump(mode="json"))

@@ -12,12 +12,12 @@ import typer
 from tunebook.cache.errors import ExitCode, ServerError
 from tunebook.cache.store import Store
 from tunebook.service.commands.options import DatabaseUrl, Tracker, open_store
-from tunebook.service.commands.output import print_text
+from tunebook.service.output import print_text
 
 if TYPE_CHECKING:
+    from tunebook.service.api.processes.worker_processes import WorkerProcesses
     from tunebook.service.api.server import Listening
     from tunebook.service.api.settings import Settings
-    from tunebook.service.api.worker_processes import WorkerProcesses
 
 DEFAULT_PORT = 8470
 
@@ -111,9 +111,9 @@ def _run(
     listening: Listening, settings: Settings, store: Store, workers: WorkerProcesses | None
 ) -> None:
     """Runs the coordinator until SIGTERM or Ctrl-C. Raises ServerError when it cannot start."""
-    from tunebook.service.api.app import create_app
-    from tunebook.service.api.local_token import leave_local_token
+    from tunebook.service.api.guards.local_token import leave_local_token
     from tunebook.service.api.server import make_server
+    from tunebook.service.app import create_app
     from tunebook.service.logs import log_as_json
 
     bound = listening.bind()
@@ -151,6 +151,6 @@ def _workers(
 ) -> WorkerProcesses | None:
     if count == 0:
         return None
-    from tunebook.service.api.embedded_worker import EmbeddedWorkers
+    from tunebook.service.api.processes.embedded_worker import EmbeddedWorkers
 
     return EmbeddedWorkers(count, db=db, models=models, boards=boards, tracker=tracker)

@@ -10,7 +10,6 @@ import typer
 from pydantic import BaseModel
 
 from tunebook.cache.errors import ExitCode, UsageError
-from tunebook.service.commands.model_digest import file_digest
 from tunebook.service.commands.options import (
     SERVER_VARIABLE,
     AsJson,
@@ -20,8 +19,9 @@ from tunebook.service.commands.options import (
     Shapes,
     TargetText,
 )
-from tunebook.service.commands.output import print_json, print_text
+from tunebook.service.model_digest import file_digest
 from tunebook.service.nights.night_targets import target_text
+from tunebook.service.output import print_json, print_text
 from tunebook.tuner.importing.shapes import parse_shape_options
 
 
@@ -68,7 +68,7 @@ def submit(
         wanted["layout"] = layout.value
     digest = file_digest(model)
     # Only here: `tunebook --help` should not wait for a client of HTTP.
-    from tunebook.cache.client import Client
+    from tunebook.cache.remote.client import Client
 
     with Client(server) as client:
         client.upload_model(digest, model)

@@ -8,7 +8,7 @@ import typer
 from pydantic import BaseModel
 
 from tunebook.service.commands.options import AsJson
-from tunebook.service.commands.output import print_json, print_text
+from tunebook.service.output import print_json, print_text
 
 
 class TargetDocument(BaseModel):

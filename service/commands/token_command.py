@@ -9,9 +9,9 @@ import typer
 from pydantic import BaseModel
 from rich.table import Table
 
-from tunebook.cache.tokens import Role, Token
+from tunebook.cache.access.tokens import Role, Token
 from tunebook.service.commands.options import AsJson, DatabaseUrl, open_store
-from tunebook.service.commands.output import print_json, print_table, print_text
+from tunebook.service.output import print_json, print_table, print_text
 
 app = typer.Typer(
     help="Make, list and revoke the access tokens of a coordinator, in its database.",

@@ -7,7 +7,6 @@ from typing import Annotated
 import typer
 
 from tunebook.cache.errors import UsageError
-from tunebook.service.commands.durations import parse_duration
 from tunebook.service.commands.models import given_choices
 from tunebook.service.commands.options import (
     AsJson,
@@ -21,8 +20,9 @@ from tunebook.service.commands.options import (
     Tracker,
     open_store,
 )
-from tunebook.service.commands.output import print_json
 from tunebook.service.commands.tune_view import ProgressView, print_tune_report, tune_document
+from tunebook.service.durations import parse_duration
+from tunebook.service.output import print_json
 
 # More than any board measures in its life, and what every database can count.
 _MOST_TRIALS = 10**9
@@ -71,9 +71,9 @@ def tune(
 
     # Only here: neither `tunebook db` nor `tunebook --help` should wait for TVM.
     from tunebook.tuner.importing.shapes import parse_shape_options
-    from tunebook.workers.boards import target_for_boards
-    from tunebook.workers.tuning import BoardRequest, BudgetRequest, plan_tuning
-    from tunebook.workers.tuning import tune as run_tuning
+    from tunebook.workers.boards.boards import target_for_boards
+    from tunebook.workers.commands.tuning import BoardRequest, BudgetRequest, plan_tuning
+    from tunebook.workers.commands.tuning import tune as run_tuning
 
     plan = plan_tuning(
         model,

@@ -11,12 +11,12 @@ from rich.progress import BarColumn, MofNCompleteColumn, TextColumn
 from rich.table import Table
 
 from tunebook.cache.store import TaskState
-from tunebook.service.commands.durations import show_duration
-from tunebook.service.commands.output import print_table, print_text, progress_bars, show_seconds
+from tunebook.service.durations import show_duration
+from tunebook.service.output import print_table, print_text, progress_bars, show_seconds
 
 if TYPE_CHECKING:
-    from tunebook.workers.progress import Progress as RunProgress
-    from tunebook.workers.tuning import TuneReport
+    from tunebook.workers.commands.tuning import TuneReport
+    from tunebook.workers.rounds.progress import Progress as RunProgress
 
 
 class TaskDocument(BaseModel):

@@ -15,12 +15,12 @@ import psutil
 import typer
 
 from tunebook.cache.errors import ExitCode
-from tunebook.service.commands.durations import parse_duration
-from tunebook.service.commands.mending import DATABASE_VARIABLE
 from tunebook.service.commands.options import BoardTimeout, DatabaseUrl, Tracker, open_store
+from tunebook.service.durations import parse_duration
+from tunebook.service.mending import DATABASE_VARIABLE
 
 if TYPE_CHECKING:
-    from tunebook.workers.model_fetching import ModelSource
+    from tunebook.workers.fleet.model_fetching import ModelSource
 
 _TOKEN_VARIABLE = "TUNEBOOK_TOKEN"
 _GIBIBYTE = 2**30
@@ -75,10 +75,10 @@ def worker(
 
     # Only here: `tunebook --help` should not wait for TVM.
     from tunebook.service.logs import log_as_json
-    from tunebook.workers.board_classes import board_classes
-    from tunebook.workers.fleet_worker import FleetSettings, run_fleet_worker
-    from tunebook.workers.untrusted_models import SplitLimits
-    from tunebook.workers.workbench import WorkerSettings
+    from tunebook.workers.boards.board_classes import board_classes
+    from tunebook.workers.fleet.fleet_worker import FleetSettings, run_fleet_worker
+    from tunebook.workers.fleet.untrusted_models import SplitLimits
+    from tunebook.workers.rounds.workbench import WorkerSettings
 
     classes = board_classes(boards or [], tracker)
     settings = FleetSettings(
@@ -109,7 +109,7 @@ def _memory(gibibytes: float | None) -> int:
 
 def _model_source(models: str | None) -> ModelSource:
     if models is not None and models.startswith(("http://", "https://")):
-        from tunebook.cache.client import Client
+        from tunebook.cache.remote.client import Client
 
         return Client(models)
     from tunebook.cache.model_files import ModelFiles

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from urllib.parse import urlencode
 
-from tunebook.cache.lookup_counts import Window
+from tunebook.cache.statistics.lookup_counts import Window
 
 
 @dataclass(frozen=True)

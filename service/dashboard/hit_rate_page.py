@@ -6,9 +6,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from tunebook.cache.coverage import Coverage
-from tunebook.cache.lookup_counts import OTHER, HitRate, Window
-from tunebook.cache.missed_keys import MissedKeyFilter
+from tunebook.cache.statistics.coverage import Coverage
+from tunebook.cache.statistics.lookup_counts import OTHER, HitRate, Window
+from tunebook.cache.statistics.missed_keys import MissedKeyFilter
 from tunebook.cache.store import Store
 from tunebook.service.dashboard.asked import Asked
 from tunebook.service.dashboard.job_rows import JobRows

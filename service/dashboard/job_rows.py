@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from tunebook.cache.job_events import ROUND
+from tunebook.cache.queue.job_events import ROUND
+from tunebook.cache.queue.submissions import BudgetUse, Job, JobFilter, JobState
 from tunebook.cache.store import Store
-from tunebook.cache.submissions import BudgetUse, Job, JobFilter, JobState
-from tunebook.service.commands.durations import show_duration
-from tunebook.service.commands.output import show_seconds
 from tunebook.service.dashboard.moments import Moment
 from tunebook.service.dashboard.target_labels import target_labels
+from tunebook.service.durations import show_duration
+from tunebook.service.output import show_seconds
 
 OPEN_STATES = (JobState.QUEUED, JobState.WAITING, JobState.RECOVERING, JobState.RUNNING)
 _SHOWN = 25

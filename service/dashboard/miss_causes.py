@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tunebook.cache.keys import ScheduleKey
-from tunebook.cache.missed_keys import MissedGroup
 from tunebook.cache.misses import Miss, MissReason
-from tunebook.service.commands.mending import CommandOptions, fill_in
+from tunebook.cache.statistics.missed_keys import MissedGroup
 from tunebook.service.dashboard.moments import Moment
 from tunebook.service.dashboard.target_labels import target_labels
+from tunebook.service.mending import CommandOptions, fill_in
 
 _SHOWN_MISSES = 10
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 
-from tunebook.cache.lookup_counts import HitCount, HitRate, Window
+from tunebook.cache.statistics.lookup_counts import HitCount, HitRate, Window
 from tunebook.service.dashboard.moments import Moment
 from tunebook.service.dashboard.rate_rows import RateRow, rate_of
 from tunebook.service.dashboard.rates import Rate

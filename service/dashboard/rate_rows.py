@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from tunebook.cache.coverage import Coverage
-from tunebook.cache.lookup_counts import OTHER, HitCount, HitRate, Window
+from tunebook.cache.statistics.coverage import Coverage
+from tunebook.cache.statistics.lookup_counts import OTHER, HitCount, HitRate, Window
 from tunebook.service.dashboard.asked import Asked
 from tunebook.service.dashboard.rates import NO_LOOKUPS, Rate
 

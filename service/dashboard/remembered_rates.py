@@ -8,8 +8,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 
-from tunebook.cache.lookup_counts import HitRate, Window
-from tunebook.cache.lookup_statistics import LookupStatistics
+from tunebook.cache.statistics.lookup_counts import HitRate, Window
+from tunebook.cache.statistics.lookup_statistics import LookupStatistics
 
 # At most one part in so many of the time goes into reading.
 _PATIENCE = 20

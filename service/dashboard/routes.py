@@ -12,14 +12,14 @@ from fastapi.routing import APIRoute
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import RedirectResponse
 
+from tunebook.cache.access.tokens import Role
 from tunebook.cache.errors import TunebookError
-from tunebook.cache.lookup_counts import Window
+from tunebook.cache.statistics.lookup_counts import Window
+from tunebook.cache.storage.tables import now
 from tunebook.cache.store import Store
-from tunebook.cache.tables import now
-from tunebook.cache.tokens import Role
-from tunebook.service.api.dependencies import get_settings, get_store
-from tunebook.service.api.problem_types import PROBLEM_TYPES
-from tunebook.service.api.problems import Problem, problem_of
+from tunebook.service.api.guards.dependencies import get_settings, get_store
+from tunebook.service.api.problems.problem_types import PROBLEM_TYPES
+from tunebook.service.api.problems.problems import Problem, problem_of
 from tunebook.service.api.settings import Settings
 from tunebook.service.dashboard.asked import Asked
 from tunebook.service.dashboard.hit_rate_page import hit_rate_page

@@ -16,7 +16,7 @@ from urllib.parse import parse_qs
 
 from fastapi import Request, Response
 
-from tunebook.service.api.problems import Problem
+from tunebook.service.api.problems.problems import Problem
 
 SESSION_LIFETIME = timedelta(hours=12)
 LONGEST_FORM = 4096
@@ -85,7 +85,7 @@ def form_code(secret: str) -> str:
 async def read_form(request: Request, secret: str) -> dict[str, str]:
     """The fields of a form that our own page sent to the browser with this secret. Raises Problem
     for one that anything else may have sent. (Forms from other origins do not come this far:
-    `tunebook.service.api.security` refuses them.)"""
+    `tunebook.service.api.guards.security` refuses them.)"""
     fields = _fields(request, await _body(request))
     code = fields.get("csrf", "")
     if not secret or not hmac.compare_digest(code.encode(), form_code(secret).encode()):

@@ -30,7 +30,7 @@ from tunebook.service.nights.night_file import NightBudget
 from tunebook.service.nights.night_jobs import NightJob
 
 if TYPE_CHECKING:
-    from tunebook.cache.client import Client
+    from tunebook.cache.remote.client import Client
 
 # By which the coordinator counts what nights look up.
 PIPELINE = "nightly"

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 
 from tunebook.cache.errors import ServerError, TunebookError, UnreachableError, UsageError
-from tunebook.service.commands.durations import show_duration
+from tunebook.service.durations import show_duration
 from tunebook.service.nights.coordinator import Coordinator
 from tunebook.service.nights.documents import BudgetDocument, JobDocument
 from tunebook.service.nights.night_file import NightBudget, NightFile, shapes_text

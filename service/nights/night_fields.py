@@ -11,7 +11,7 @@ from typing import Annotated, Any
 from pydantic import BeforeValidator, Field, InstanceOf, PositiveInt, StringConstraints
 
 from tunebook.cache.errors import UsageError
-from tunebook.service.commands.durations import parse_duration
+from tunebook.service.durations import parse_duration
 
 
 def _seconds(value: Any) -> float:

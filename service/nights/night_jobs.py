@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from tunebook.cache.errors import ModelError
-from tunebook.service.commands.model_digest import file_digest
+from tunebook.service.model_digest import file_digest
 from tunebook.service.nights.night_file import NightFile, NightTarget, WantedJob
 from tunebook.service.nights.night_targets import target_text
 

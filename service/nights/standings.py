@@ -8,8 +8,8 @@ from pathlib import Path
 import platformdirs
 from pydantic import BaseModel, ValidationError
 
-from tunebook.service.commands.whole_files import write_whole
 from tunebook.service.nights.documents import Standing
+from tunebook.service.whole_files import write_whole
 
 
 class Standings(BaseModel):

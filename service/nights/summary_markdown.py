@@ -9,8 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from tunebook.service.commands.durations import show_duration
-from tunebook.service.commands.output import printable, show_seconds
+from tunebook.service.durations import show_duration
 from tunebook.service.nights.summary import (
     BudgetSummary,
     HitsSummary,
@@ -20,6 +19,7 @@ from tunebook.service.nights.summary import (
     Outcome,
     RegressionSummary,
 )
+from tunebook.service.output import printable, show_seconds
 
 _LOG_LINES = 20
 _SPECIAL = re.compile(r"([\\`*_{}\[\]<>()#+!|~&])")

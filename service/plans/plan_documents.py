@@ -14,7 +14,7 @@ from pydantic import (
     StringConstraints,
 )
 
-from tunebook.cache.submissions import BudgetLimits
+from tunebook.cache.queue.submissions import BudgetLimits
 from tunebook.service.given_documents import GivenDocument, at_most
 
 MOST_JOBS = 2_000

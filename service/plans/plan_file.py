@@ -11,7 +11,7 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from tunebook.cache.errors import ModelError, UsageError
-from tunebook.service.commands.model_digest import file_digest
+from tunebook.service.model_digest import file_digest
 from tunebook.service.nights.night_fields import Seconds
 from tunebook.service.nights.night_file import NightBudget, NightFile, read_night
 from tunebook.service.nights.night_targets import HOST, target_text

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tunebook.service.commands.durations import show_duration
+from tunebook.service.durations import show_duration
 from tunebook.service.plans.plan_documents import PlanDocument, RemediesDocument
 
 

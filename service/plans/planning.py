@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 
 from tunebook.cache.errors import BudgetError
-from tunebook.cache.planning import KnownTasks, MeasuredRate, TasksFrom
+from tunebook.cache.queue.planning import KnownTasks, MeasuredRate, TasksFrom
 from tunebook.cache.store import Store
 from tunebook.cache.targets import MissingCoresError, canonical_target
 from tunebook.service.plans.plan_documents import (

@@ -98,7 +98,7 @@ def import_once(folder: Path, database: Path) -> dict[str, Any]:
 def write_files(folder: Path, places: dict[int, Path]) -> None:
     """The same kinds of records in both, in the order in which a tuner writes them: a round here,
     a round there."""
-    from tunebook.cache.interchange import InterchangeFiles, record_line, workload_line
+    from tunebook.cache.exchange.interchange import InterchangeFiles, record_line, workload_line
     from tunebook.tuner.llvm_targets import tvm_target
 
     start = time.perf_counter()

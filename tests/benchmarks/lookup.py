@@ -23,8 +23,8 @@ import zlib
 from collections.abc import Iterator
 from pathlib import Path
 
-from tunebook.cache.database import upgrade
 from tunebook.cache.keys import ScheduleKey, WorkloadKey
+from tunebook.cache.storage.database import upgrade
 from tunebook.cache.store import Store
 
 LARGE, SMALL = 1_000_000, 10_000

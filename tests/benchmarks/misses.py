@@ -32,10 +32,10 @@ from sqlalchemy import Connection, event
 from sqlalchemy.engine import Engine
 
 from tunebook.cache.buffers import dtypes_text, log_elements, parse_buffers, shapes_text
-from tunebook.cache.database import upgrade
 from tunebook.cache.keys import ScheduleKey, WorkloadKey
 from tunebook.cache.likeness import Likeness, LookupHints
 from tunebook.cache.misses import MissReason
+from tunebook.cache.storage.database import upgrade
 from tunebook.cache.store import Store
 
 WORKLOADS = 10_000

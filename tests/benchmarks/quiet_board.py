@@ -26,10 +26,10 @@ from tunebook.tuner.splitting.split import split_model
 from tunebook.tuner.trials.build_pool import BuildPool
 from tunebook.tuner.trials.measuring import Measurer
 from tunebook.tuner.trials.trials import BuildRequest, BuiltLibrary
-from tunebook.workers import search_worker
-from tunebook.workers.local_board import local_board
-from tunebook.workers.search_worker import SearchWorker
-from tunebook.workers.workbench import WorkerSettings
+from tunebook.workers.boards.local_board import local_board
+from tunebook.workers.commands import search_worker
+from tunebook.workers.commands.search_worker import SearchWorker
+from tunebook.workers.rounds.workbench import WorkerSettings
 
 _IDLE_MEASUREMENTS = 40
 _TRIALS = 96

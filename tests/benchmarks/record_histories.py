@@ -31,13 +31,13 @@ from tunebook.tuner.llvm_targets import resolve_target
 from tunebook.tuner.search.allocation import present_latency
 from tunebook.tuner.splitting.prepare import prepare
 from tunebook.tuner.splitting.split import split_model
-from tunebook.workers.claims import claim_rounds
-from tunebook.workers.local_board import local_board
-from tunebook.workers.measured_records import measured_here
-from tunebook.workers.phase_times import PhaseClock
-from tunebook.workers.proposals import SearchProposer
-from tunebook.workers.round_runner import RoundRunner
-from tunebook.workers.workbench import Workbench, WorkerSettings, open_workbench
+from tunebook.workers.boards.local_board import local_board
+from tunebook.workers.rounds.claims import claim_rounds
+from tunebook.workers.rounds.measured_records import measured_here
+from tunebook.workers.rounds.phase_times import PhaseClock
+from tunebook.workers.rounds.proposals import SearchProposer
+from tunebook.workers.rounds.round_runner import RoundRunner
+from tunebook.workers.rounds.workbench import Workbench, WorkerSettings, open_workbench
 
 _ROUND = 16
 _DIGITS = 4

@@ -36,12 +36,12 @@ from tunebook.cache.store import Store
 from tunebook.cache.targets import Target
 from tunebook.tuner.llvm_targets import resolve_target
 from tunebook.tuner.trials.trials import BoardAddress
-from tunebook.workers.boards import BoardPlan
-from tunebook.workers.emulated_board import emulated_board
-from tunebook.workers.local_board import local_board
-from tunebook.workers.migration import migrate
-from tunebook.workers.tuning import BudgetRequest, TuningPlan, tune
-from tunebook.workers.workbench import WorkerSettings
+from tunebook.workers.boards.boards import BoardPlan
+from tunebook.workers.boards.emulated_board import emulated_board
+from tunebook.workers.boards.local_board import local_board
+from tunebook.workers.commands.migration import migrate
+from tunebook.workers.commands.tuning import BudgetRequest, TuningPlan, tune
+from tunebook.workers.rounds.workbench import WorkerSettings
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "data" / "old-compiler"))
 

@@ -13,7 +13,7 @@ from tunebook.tuner.splitting.program import Program, describe
 from tunebook.tuner.trials.build_pool import BuildPool
 from tunebook.tuner.trials.measuring import Measurer
 from tunebook.tuner.trials.trials import BoardAddress, BuildRequest, BuiltLibrary
-from tunebook.workers.quiet_machine import QuietMachine
+from tunebook.workers.boards.quiet_machine import QuietMachine
 
 _ROUNDS = 21
 # Order statistics of so many values: the median of what they were drawn from lies between the

@@ -39,9 +39,9 @@ from typing import Any
 import psutil
 from lookup import COMPILER, RECORDS_PER_WORKLOAD, TARGET, fill, workload_key
 
-from tunebook.cache.lookup_documents import lookup_document
+from tunebook.cache.access.tokens import Role
+from tunebook.cache.remote.lookup_documents import lookup_document
 from tunebook.cache.store import Store
-from tunebook.cache.tokens import Role
 
 TASKS = 60
 MODELS = 200

@@ -13,12 +13,12 @@ from typing import Any
 
 from fastapi import FastAPI
 
-from tunebook.cache.lookup_documents import LookupDocument
+from tunebook.cache.remote.lookup_documents import LookupDocument
 from tunebook.cache.store import Store
-from tunebook.service.api.app import create_app
-from tunebook.service.api.lookup_models import LookupRequest
+from tunebook.service.api.documents.lookup_models import LookupRequest
 from tunebook.service.api.server import Listening, make_server
 from tunebook.service.api.settings import Limits, Settings
+from tunebook.service.app import create_app
 
 # So little that it fills up in the time of a run.
 ANSWER_BYTES = 64 * 2**20

@@ -14,7 +14,7 @@ from typing import Any
 import tvm_ffi
 from tvm.rpc import server
 
-from tunebook.workers import board_agent
+from tunebook.workers.boards import board_agent
 
 ANSWER_SECONDS = 0.2
 

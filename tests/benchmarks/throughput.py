@@ -43,11 +43,11 @@ from tunebook.tuner.trials.measuring import Measurer
 from tunebook.tuner.trials.peak import measure_peak
 from tunebook.tuner.trials.trials import BoardAddress, BuildRequest, BuiltLibrary
 from tunebook.tuner.tvm_compat import load_cpu_intrinsics
-from tunebook.workers.board_supervisor import AgentCommand, BoardSupervisor
-from tunebook.workers.local_board import host_agent, local_board
-from tunebook.workers.search_worker import SearchWorker
-from tunebook.workers.tracker import running_tracker
-from tunebook.workers.workbench import WorkerSettings
+from tunebook.workers.boards.board_supervisor import AgentCommand, BoardSupervisor
+from tunebook.workers.boards.local_board import host_agent, local_board
+from tunebook.workers.boards.tracker import running_tracker
+from tunebook.workers.commands.search_worker import SearchWorker
+from tunebook.workers.rounds.workbench import WorkerSettings
 
 _REPEATS_IN_TURN = 5
 # Of rnet's 64 a round three of its twelve tasks would use up all trials.

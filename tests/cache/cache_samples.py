@@ -9,9 +9,9 @@ from pathlib import Path
 
 from sqlalchemy import create_engine, text
 
-from tunebook.cache.database import parse_url
 from tunebook.cache.keys import ScheduleKey, WorkloadKey
 from tunebook.cache.records import Candidate, ErrorClass, Measurement, Model, Task, Workload
+from tunebook.cache.storage.database import parse_url
 from tunebook.cache.store import ClaimedRound, RoundProposal, Store
 
 COMPILER = "tvm-0.27.0+llvm-22"

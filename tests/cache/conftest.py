@@ -36,7 +36,7 @@ pytest.register_assert_rewrite(
     "fleet_contract",
 )
 
-from tunebook.cache.database import upgrade  # noqa: E402
+from tunebook.cache.storage.database import upgrade  # noqa: E402
 
 _START_SECONDS = 60
 # Also of processes that a test has killed.

@@ -13,8 +13,8 @@ from queue_samples import (
 from store_contract import StoreFixtures
 
 from tunebook.cache.errors import LeaseLostError
+from tunebook.cache.queue.submissions import BudgetLimits
 from tunebook.cache.store import Store
-from tunebook.cache.submissions import BudgetLimits
 
 
 class EventContract(StoreFixtures):

@@ -11,9 +11,9 @@ from processes import start
 from queue_samples import SERVED, claim_split, recover, split, submit
 from store_contract import StoreFixtures
 
-from tunebook.cache.fleet import ServedBoard
+from tunebook.cache.queue.fleet import ServedBoard
+from tunebook.cache.queue.submissions import JobState
 from tunebook.cache.store import Store
-from tunebook.cache.submissions import JobState
 
 
 class FleetContract(StoreFixtures):

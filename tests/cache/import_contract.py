@@ -20,11 +20,11 @@ from cache_samples import (
     success,
 )
 
-from tunebook.cache.imported_records import FAILURE_TEXT, ImportedRecord, trace_hash
 from tunebook.cache.keys import WorkloadKey
 from tunebook.cache.misses import MissReason
 from tunebook.cache.records import ErrorClass, Source, Workload
 from tunebook.cache.store import Store
+from tunebook.cache.stored.imported_records import FAILURE_TEXT, ImportedRecord, trace_hash
 
 KEY = conv().key.on(A76)
 

@@ -19,8 +19,8 @@ from store_contract import StoreFixtures
 from tunebook.cache.errors import (
     LeaseLostError,
 )
+from tunebook.cache.queue.submissions import BudgetLimits, JobState
 from tunebook.cache.store import Store
-from tunebook.cache.submissions import BudgetLimits, JobState
 
 LATER = datetime(2999, 1, 1, tzinfo=timezone.utc)
 EVEN_LATER = LATER + timedelta(days=1)

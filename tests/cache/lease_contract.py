@@ -20,8 +20,8 @@ from cache_samples import (
 from processes import run_at_once, start
 from store_contract import StoreFixtures
 
-from tunebook.cache import tables
 from tunebook.cache.errors import LeaseLostError
+from tunebook.cache.storage import tables
 from tunebook.cache.store import Store
 
 LEASE = 10.0

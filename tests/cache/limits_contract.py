@@ -19,8 +19,8 @@ from queue_samples import (
 from store_contract import StoreFixtures
 
 from tunebook.cache.errors import LeaseLostError, NotFoundError
+from tunebook.cache.queue.submissions import BudgetLimits, JobState
 from tunebook.cache.store import Store
-from tunebook.cache.submissions import BudgetLimits, JobState
 
 # What is reached by `_reach`, and what is not.
 LIMITS = {

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from cache_samples import A76, BOARD, conv, model_of, propose_all
 
-from tunebook.cache.fleet import ServedBoard
+from tunebook.cache.queue.fleet import ServedBoard
+from tunebook.cache.queue.submissions import BudgetLimits, ClaimedStage, JobRequest
 from tunebook.cache.records import Workload
 from tunebook.cache.store import ClaimedRound, Store
-from tunebook.cache.submissions import BudgetLimits, ClaimedStage, JobRequest
 
 SERVED = ServedBoard(BOARD, "board-1", emulated=False, cores=4)
 TRIALS = BudgetLimits(trials=100)

@@ -18,8 +18,8 @@ from queue_samples import TRIALS, claim_new_searched, claim_searched, split, sub
 from store_contract import StoreFixtures
 
 from tunebook.cache.errors import LeaseLostError
+from tunebook.cache.queue.submissions import BudgetLimits
 from tunebook.cache.store import RoundProposal, Store
-from tunebook.cache.submissions import BudgetLimits
 
 LEASE = 10.0
 

@@ -24,8 +24,8 @@ from queue_samples import (
 from store_contract import StoreFixtures
 
 from tunebook.cache.errors import DatabaseError, LeaseLostError
+from tunebook.cache.queue.submissions import ClaimedStage, JobState
 from tunebook.cache.store import Store
-from tunebook.cache.submissions import ClaimedStage, JobState
 
 
 class StageContract(StoreFixtures):

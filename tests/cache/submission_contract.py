@@ -28,8 +28,8 @@ from tunebook.cache.errors import (
     NotFoundError,
     UsageError,
 )
+from tunebook.cache.queue.submissions import BudgetLimits, Idempotency, JobFilter, JobState
 from tunebook.cache.store import Store
-from tunebook.cache.submissions import BudgetLimits, Idempotency, JobFilter, JobState
 
 KEY = Idempotency("client", "key-1", "hash of the body")
 LATER = datetime(2999, 1, 1, tzinfo=timezone.utc)

@@ -16,7 +16,7 @@ from cache_samples import (
     success,
 )
 
-from tunebook.cache.activity import TrialClass
+from tunebook.cache.statistics.activity import TrialClass
 from tunebook.cache.store import Store
 
 MEASURED = TrialClass(BOARD, "measured")

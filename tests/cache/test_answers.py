@@ -8,8 +8,8 @@ from collections.abc import Iterator
 import pytest
 from cache_samples import A53, A76, COMPILER, conv, model_of, serve
 
-from tunebook.cache.answers import SplitQuestion
 from tunebook.cache.errors import AmbiguousModelError, ModelNotSplitError
+from tunebook.cache.lookup.answers import SplitQuestion
 from tunebook.cache.records import Model
 from tunebook.cache.store import Store
 

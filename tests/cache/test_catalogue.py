@@ -7,11 +7,11 @@ from collections.abc import Iterator
 import pytest
 from cache_samples import A53, A76, BOARD, TRACE, conv, failure, measure, serve, success
 
-from tunebook.cache.catalogue import ListedSchedule, RecordFilter, ScheduleFilter
 from tunebook.cache.errors import NotFoundError
-from tunebook.cache.imported_records import ImportedRecord
+from tunebook.cache.lists.catalogue import ListedSchedule, RecordFilter, ScheduleFilter
 from tunebook.cache.records import ErrorClass, Source
 from tunebook.cache.store import BoardPeak, Store
+from tunebook.cache.stored.imported_records import ImportedRecord
 
 ALL = RecordFilter()
 CONV, OTHER = conv(56), conv(28, op="conv2d")

@@ -18,7 +18,7 @@ from cache_samples import A53, A76, A76_PLAIN, COMPILER, conv, model_of, serve
 from running_coordinator import RunningCoordinator, running_coordinator
 
 from tunebook.cache import connect
-from tunebook.cache.client import Client
+from tunebook.cache.access.tokens import Role
 from tunebook.cache.errors import (
     AmbiguousModelError,
     DatabaseError,
@@ -31,12 +31,12 @@ from tunebook.cache.errors import (
 )
 from tunebook.cache.keys import ScheduleKey
 from tunebook.cache.likeness import Likeness, LookupHints
-from tunebook.cache.lookup_counts import Window
 from tunebook.cache.misses import MissReason
 from tunebook.cache.records import ErrorClass
+from tunebook.cache.remote.client import Client
+from tunebook.cache.statistics.lookup_counts import Window
+from tunebook.cache.storage.tables import now
 from tunebook.cache.store import Store
-from tunebook.cache.tables import now
-from tunebook.cache.tokens import Role
 
 
 @pytest.fixture(scope="module")

@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 from faulty_server import HANG_UP, Answer, FaultyServer, faulty_server
 
-from tunebook.cache.client import Client
 from tunebook.cache.errors import (
     BudgetError,
     IdempotencyError,
@@ -22,7 +21,8 @@ from tunebook.cache.errors import (
     UnreachableError,
 )
 from tunebook.cache.misses import MissReason, ScheduleMissError
-from tunebook.cache.retries import Retries
+from tunebook.cache.remote.client import Client
+from tunebook.cache.remote.retries import Retries
 
 FINE = Answer(200, {"fine": True})
 BUSY = Answer(429, {"type": "/problems/too-many-requests", "detail": "too often"})

@@ -30,13 +30,13 @@ from first_version import OLD_KEY, OLD_MODEL, first_version
 from processes import run_at_once
 from sqlalchemy import Engine, create_engine, event
 
-from tunebook.cache import schema
-from tunebook.cache.database import default_path, parse_url, upgrade
 from tunebook.cache.errors import DatabaseError
 from tunebook.cache.likeness import UNKNOWN, Likeness
 from tunebook.cache.records import Source, Workload
+from tunebook.cache.storage import schema
+from tunebook.cache.storage.database import default_path, parse_url, upgrade
+from tunebook.cache.storage.tables import Base
 from tunebook.cache.store import Store
-from tunebook.cache.tables import Base
 
 
 def one_line(error: pytest.ExceptionInfo[DatabaseError]) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from trace_samples import refusal, trace_of
 
-from tunebook.cache.traces import check_trace
+from tunebook.cache.untrusted.traces import check_trace
 
 INDEX_MAP = [
     {"type": "None"},

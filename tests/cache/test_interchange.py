@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tunebook.cache.errors import InterchangeError
-from tunebook.cache.interchange import (
+from tunebook.cache.exchange.interchange import (
     RECORDS,
     WORKLOADS,
     BadLineError,

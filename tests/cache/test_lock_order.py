@@ -11,11 +11,11 @@ from cache_samples import A76, TRACE, conv, propose_all, start_job
 from queue_samples import claim_new_searched, submit, submit_searched
 from sqlalchemy import Connection, create_engine, text
 
-from tunebook.cache.database import parse_url
-from tunebook.cache.imported_records import ImportedRecord
+from tunebook.cache.queue.submissions import JobState
 from tunebook.cache.records import Source
+from tunebook.cache.storage.database import parse_url
 from tunebook.cache.store import RoundProposal, Store
-from tunebook.cache.submissions import JobState
+from tunebook.cache.stored.imported_records import ImportedRecord
 
 pytestmark = pytest.mark.postgresql
 _WAITING = "SELECT count(*) FROM pg_locks WHERE NOT granted"

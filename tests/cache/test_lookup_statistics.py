@@ -11,13 +11,13 @@ from datetime import datetime, timedelta, timezone
 import pytest
 from cache_samples import A53, A76, conv, model_of, serve
 
-from tunebook.cache import missed_keys
 from tunebook.cache.errors import DatabaseError
 from tunebook.cache.keys import ScheduleKey
-from tunebook.cache.lookup_counts import HIT, OTHER, HitRate, LookupCell, Window
-from tunebook.cache.lookup_statistics import LookupBatch
-from tunebook.cache.missed_keys import MissedKey, MissedKeyFilter
 from tunebook.cache.misses import Difference, Miss, MissReason
+from tunebook.cache.statistics import missed_keys
+from tunebook.cache.statistics.lookup_counts import HIT, OTHER, HitRate, LookupCell, Window
+from tunebook.cache.statistics.lookup_statistics import LookupBatch
+from tunebook.cache.statistics.missed_keys import MissedKey, MissedKeyFilter
 from tunebook.cache.store import Store
 
 NOW = datetime(2026, 5, 4, 10, 17, 30, tzinfo=timezone.utc)

@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from near_cases import HINTS, NEAR_CASES, WANTED, WANTED_KEY
 
-from tunebook.cache.database import upgrade
 from tunebook.cache.keys import ScheduleKey
+from tunebook.cache.storage.database import upgrade
 from tunebook.cache.store import Store
 
 _TEXT = st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=40)

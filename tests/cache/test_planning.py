@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 from cache_samples import A53, A76, BOARD, candidates, conv, model_of, start_job, success
 
-from tunebook.cache.planning import TasksFrom
+from tunebook.cache.queue.planning import TasksFrom
 from tunebook.cache.records import Model
 from tunebook.cache.store import RoundProposal, Store
 

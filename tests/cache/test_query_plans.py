@@ -19,10 +19,10 @@ from queue_samples import (
 from sqlalchemy import Connection, event
 from sqlalchemy.engine import Engine
 
-from tunebook.cache.catalogue import RecordFilter, ScheduleFilter, SchedulePosition
+from tunebook.cache.lists.catalogue import RecordFilter, ScheduleFilter, SchedulePosition
+from tunebook.cache.queue.submissions import JobFilter, JobState
 from tunebook.cache.records import ErrorClass, Source
 from tunebook.cache.store import Store
-from tunebook.cache.submissions import JobFilter, JobState
 
 # Tables that grow with use. Of targets, which are few, the newest are read.
 GROWING = ("records", "workloads", "schedules", "models", "model_tasks")

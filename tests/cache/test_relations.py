@@ -8,11 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from near_cases import LIKENESS, OLD_COMPILER
 
-from tunebook.cache.distances import differences, program_distance, target_distance
 from tunebook.cache.keys import WorkloadKey
 from tunebook.cache.likeness import Likeness
+from tunebook.cache.lookup.distances import differences, program_distance, target_distance
+from tunebook.cache.lookup.relations import Program, relation_of_programs
 from tunebook.cache.misses import Difference, MissReason
-from tunebook.cache.relations import Program, relation_of_programs
 
 NCHW = '{"conv2d.data_layout": "NCHW"}'
 NHWC = '{"conv2d.data_layout": "NHWC"}'

@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterator
 import pytest
 from cache_samples import A53, conv, failure, measure, model_of, serve, success
 
-from tunebook.cache.imported_records import ImportedRecord
-from tunebook.cache.lookup_statistics import LookupBatch
 from tunebook.cache.records import ErrorClass
+from tunebook.cache.statistics.lookup_statistics import LookupBatch
 from tunebook.cache.store import Store
+from tunebook.cache.stored.imported_records import ImportedRecord
 
 Change = Callable[[Store], object]
 

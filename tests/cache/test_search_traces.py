@@ -12,7 +12,7 @@ tvm = pytest.importorskip("tvm", reason="needs TVM")
 from tvm import te, topi  # noqa: E402
 
 from tunebook.cache.targets import canonical_target  # noqa: E402
-from tunebook.cache.traces import ANNOTATIONS, INSTRUCTIONS, check_trace  # noqa: E402
+from tunebook.cache.untrusted.traces import ANNOTATIONS, INSTRUCTIONS, check_trace  # noqa: E402
 from tunebook.tuner.traces.trace_steps import trace_text  # noqa: E402
 from tunebook.tuner.tvm_compat import load_cpu_intrinsics  # noqa: E402
 

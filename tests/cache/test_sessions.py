@@ -8,9 +8,9 @@ from datetime import datetime, timedelta, timezone
 
 import pytest
 
-from tunebook.cache.sessions import SignedIn
+from tunebook.cache.access.sessions import SignedIn
+from tunebook.cache.access.tokens import NewToken, Role
 from tunebook.cache.store import Store
-from tunebook.cache.tokens import NewToken, Role
 
 NOW = datetime(2026, 3, 1, 22, 0, tzinfo=timezone.utc)
 NIGHT = timedelta(hours=12)

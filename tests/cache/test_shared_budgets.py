@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from queue_samples import claim_searched, submit_searched
 
 from tunebook.cache.errors import LeaseLostError
+from tunebook.cache.queue.submissions import BudgetLimits
 from tunebook.cache.store import ClaimedRound, Store
-from tunebook.cache.submissions import BudgetLimits
 
 _numbers = count()
 _STEPS = st.one_of(

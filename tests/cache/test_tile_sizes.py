@@ -8,7 +8,7 @@ import pytest
 from cache_samples import EVIL_TRACE, real_traces
 
 from tunebook.cache.errors import UntrustedTraceError
-from tunebook.cache.tile_sizes import TileSizes, tile_sizes
+from tunebook.cache.untrusted.tile_sizes import TileSizes, tile_sizes
 
 
 def trace(*instructions: list[object], decisions: list[list[object]]) -> str:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tunebook.cache.token_file import read_local_token, token_path, write_local_token
+from tunebook.cache.remote.token_file import read_local_token, token_path, write_local_token
 
 
 @pytest.fixture(autouse=True)

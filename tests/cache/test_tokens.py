@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from tunebook.cache.access.tokens import Role
 from tunebook.cache.errors import NotFoundError, UsageError
 from tunebook.cache.store import Store
-from tunebook.cache.tokens import Role
 
 
 @pytest.fixture(params=["sqlite_url", pytest.param("postgresql_url", marks=pytest.mark.postgresql)])

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from trace_samples import refusal, trace_of
 
 from tunebook.cache.errors import UntrustedTraceError
-from tunebook.cache.traces import (
+from tunebook.cache.untrusted.traces import (
     BLOCKS_LIMIT,
     INSTRUCTIONS,
     LENGTH_LIMIT,

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from cache_samples import EVIL_TRACE, TRACE
 
-from tunebook.cache import trusted_traces
-from tunebook.cache.trusted_traces import is_trusted, refusal
+from tunebook.cache.untrusted import trusted_traces
+from tunebook.cache.untrusted.trusted_traces import is_trusted, refusal
 
 
 @pytest.fixture(autouse=True)

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tunebook.cache.errors import UntrustedProgramError
-from tunebook.cache.untrusted_programs import NODE_LIMIT, checked_program
+from tunebook.cache.untrusted.untrusted_programs import NODE_LIMIT, checked_program
 
 
 def program(*nodes: Any) -> str:

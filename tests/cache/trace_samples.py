@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tunebook.cache.errors import UntrustedTraceError
-from tunebook.cache.traces import check_trace
+from tunebook.cache.untrusted.traces import check_trace
 
 BLOCK = ["GetSBlock", [], ["matmul", "main"], ["b0"]]
 

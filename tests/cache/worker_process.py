@@ -19,10 +19,10 @@ from cache_samples import BOARD, candidates, conv, model_of, propose_all, start_
 from queue_samples import TRIALS, claim_searched, claim_split, request_for
 
 from tunebook.cache.errors import LeaseLostError
-from tunebook.cache.fleet import ServedBoard
+from tunebook.cache.queue.fleet import ServedBoard
+from tunebook.cache.queue.submissions import BudgetLimits, Idempotency
 from tunebook.cache.records import Workload
 from tunebook.cache.store import Store
-from tunebook.cache.submissions import BudgetLimits, Idempotency
 
 
 def reserve(url: str, job: str) -> dict[int, int]:

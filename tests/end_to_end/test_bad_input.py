@@ -15,7 +15,7 @@ import pytest
 
 from tunebook.cache.errors import ExitCode
 from tunebook.tuner.llvm_targets import resolve_target
-from tunebook.workers.tracker import running_tracker
+from tunebook.workers.boards.tracker import running_tracker
 
 Refused = Callable[..., tuple[int, str]]
 HOST_CPU = "llvm -mtriple=aarch64-linux-gnu -mcpu={cpu} -num-cores=4"

@@ -19,13 +19,13 @@ import pytest
 from sqlalchemy import create_engine, text
 
 from tunebook.cache.model_files import ModelFiles
+from tunebook.cache.queue.submissions import BudgetLimits, Job, JobRequest, JobState
 from tunebook.cache.records import Source
 from tunebook.cache.store import LEASE_SECONDS, BoardPeak, Store
-from tunebook.cache.submissions import BudgetLimits, Job, JobRequest, JobState
 from tunebook.tuner.llvm_targets import host_target
-from tunebook.workers.board_supervisor import BoardSupervisor
-from tunebook.workers.local_board import host_agent
-from tunebook.workers.tracker import running_tracker
+from tunebook.workers.boards.board_supervisor import BoardSupervisor
+from tunebook.workers.boards.local_board import host_agent
+from tunebook.workers.boards.tracker import running_tracker
 
 pytestmark = pytest.mark.slow
 

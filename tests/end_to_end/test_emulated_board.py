@@ -29,9 +29,9 @@ from tunebook.tuner.llvm_targets import resolve_target
 from tunebook.tuner.splitting.program import buffers_of, flops_of
 from tunebook.tuner.splitting.split import normalized
 from tunebook.tuner.trials.trials import BoardAddress
-from tunebook.workers.emulated_board import emulated_board
-from tunebook.workers.search_worker import SearchWorker
-from tunebook.workers.workbench import WorkerSettings
+from tunebook.workers.boards.emulated_board import emulated_board
+from tunebook.workers.commands.search_worker import SearchWorker
+from tunebook.workers.rounds.workbench import WorkerSettings
 
 pytestmark = [
     pytest.mark.slow,

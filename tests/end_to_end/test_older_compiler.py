@@ -12,7 +12,7 @@ import pytest
 from tunebook.cache.misses import MissReason
 from tunebook.cache.records import Source
 from tunebook.cache.store import Store
-from tunebook.cache.traces import check_trace
+from tunebook.cache.untrusted.traces import check_trace
 from tunebook.tuner.compiler import compiler_text
 from tunebook.tuner.llvm_targets import resolve_target
 from tunebook.tuner.recovery.adaptation import NearTrace, adapt

@@ -21,7 +21,13 @@ from tunebook.tuner.llvm_targets import resolve_target
 from tunebook.tuner.splitting.program import Program
 from tunebook.tuner.trials.measuring import Measurer
 from tunebook.tuner.trials.trials import BuiltLibrary
-from tunebook.workers.tuning import BoardRequest, BudgetRequest, TuneReport, plan_tuning, tune
+from tunebook.workers.commands.tuning import (
+    BoardRequest,
+    BudgetRequest,
+    TuneReport,
+    plan_tuning,
+    tune,
+)
 
 pytestmark = pytest.mark.slow
 

@@ -13,18 +13,36 @@ import pytest
 ROOT = Path(__file__).parents[2]
 # From the top down; a package may import itself and what stands to the right of it.
 LAYERS = ("service", "workers", "tuner", "cache")
-# The same of the folders inside the tuner.
-TUNER_LAYERS = (
-    "interchange",
-    "inside_tvm",
-    "builds",
-    "trials",
-    "recovery",
-    "search",
-    "traces",
-    "splitting",
-    "importing",
-)
+# The same of the folders inside a package; words and what holds all together stand beside them.
+FOLDERS = {
+    "cache": (
+        "remote",
+        "statistics",
+        "access",
+        "lists",
+        "queue",
+        "lookup",
+        "stored",
+        "exchange",
+        "untrusted",
+        "storage",
+    ),
+    "tuner": (
+        "interchange",
+        "inside_tvm",
+        "builds",
+        "trials",
+        "recovery",
+        "search",
+        "traces",
+        "splitting",
+        "importing",
+    ),
+    "workers": ("fleet", "commands", "recovery", "rounds", "boards"),
+    "service/api": ("routes", "guards", "processes", "lookups", "documents", "problems"),
+    "service": ("commands", "dashboard", "api", "plans", "nights"),
+}
+OF_FOLDERS = [(package, folder) for package, folders in FOLDERS.items() for folder in folders]
 HOMES = {
     "sqlalchemy": {"cache"},
     "alembic": {"cache"},
@@ -80,16 +98,21 @@ def test_a_package_imports_nothing_from_above(package: str) -> None:
     assert upwards == set()
 
 
-def test_every_folder_of_the_tuner_has_its_place() -> None:
-    folders = {path.parent.name for path in (ROOT / "tuner").glob("*/__init__.py")}
-    assert folders == set(TUNER_LAYERS)
+@pytest.mark.parametrize(("package", "folders"), FOLDERS.items())
+def test_every_folder_has_its_place(package: str, folders: tuple[str, ...]) -> None:
+    found = {path.parent.name for path in (ROOT / package).glob("*/__init__.py")}
+    assert found - {"migrations"} == set(folders)
 
 
-@pytest.mark.parametrize("folder", TUNER_LAYERS)
-def test_a_folder_of_the_tuner_imports_nothing_from_above(folder: str) -> None:
-    above = {f"tunebook.tuner.{one}" for one in TUNER_LAYERS[: TUNER_LAYERS.index(folder)]}
-    found = imports_of(*(ROOT / "tuner" / folder).rglob("*.py"))
-    upwards = {(file, name) for file, name in found if ".".join(name.split(".")[:3]) in above}
+@pytest.mark.parametrize(("package", "folder"), OF_FOLDERS)
+def test_a_folder_imports_nothing_from_above(package: str, folder: str) -> None:
+    within = f"tunebook.{package.replace('/', '.')}."
+    folders = FOLDERS[package]
+    above = {f"{within}{one}" for one in folders[: folders.index(folder)]}
+    found = imports_of(*(ROOT / package / folder).rglob("*.py"))
+    assert found, f"{package}/{folder} has no imports at all: the test reads the wrong folder"
+    depth = within.count(".") + 1
+    upwards = {(file, name) for file, name in found if ".".join(name.split(".")[:depth]) in above}
     assert upwards == set()
 
 
@@ -115,14 +138,14 @@ def test_a_library_is_imported_only_where_it_belongs(library: str, homes: set[st
 
 
 def test_what_runs_on_a_board_needs_no_tuner() -> None:
-    files = [ROOT / "workers" / name for name in BOARD_SIDE]
+    files = [ROOT / "workers" / "boards" / name for name in BOARD_SIDE]
     needing = {(f, name) for f, name in imports_of(*files) if name.startswith("tunebook.tuner")}
     assert needing == set()
 
 
 def test_the_board_agent_stands_alone() -> None:
     """It is copied to boards, and runs in the emulated guest, where Tunebook is not installed."""
-    found = imports_of(ROOT / "workers" / "board_agent.py")
+    found = imports_of(ROOT / "workers" / "boards" / "board_agent.py")
     assert {name for _, name in found if name.startswith("tunebook")} == set()
 
 
@@ -133,7 +156,7 @@ def test_the_board_agent_stands_alone() -> None:
         "import tunebook.cache.store, tunebook.cache.keys, tunebook.cache.misses",
         "run('--help')",
         "run('serve', '--help')",
-        "import tunebook.service.api.app",
+        "import tunebook.service.app",
         "run('db', 'upgrade', '--db', 'sqlite:///' + sys.argv[1])",
     ],
 )

@@ -17,10 +17,10 @@ import pytest
 import tvm
 from tvm.s_tir import meta_schedule as ms
 
-from tunebook.cache.database import upgrade
 from tunebook.cache.keys import ScheduleKey
 from tunebook.cache.misses import LookupAnswer
 from tunebook.cache.records import Candidate, Measurement, Model, Schedule, Workload
+from tunebook.cache.storage.database import upgrade
 from tunebook.cache.store import Store
 from tunebook.cache.targets import Target
 from tunebook.cache.work import RoundProposal

@@ -20,7 +20,7 @@ from near_programs import A76, X86, conv, int8_dense, matmul, random_traces, row
 from tunebook.cache.errors import UntrustedTraceError
 from tunebook.cache.misses import MissReason
 from tunebook.cache.records import Source
-from tunebook.cache.trace_grammar import INSTRUCTIONS
+from tunebook.cache.untrusted.trace_grammar import INSTRUCTIONS
 from tunebook.tuner.recovery.adaptation import NearTrace, adapt
 from tunebook.tuner.traces.replay import replay
 

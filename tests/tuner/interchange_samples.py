@@ -11,7 +11,7 @@ import tvm
 from near_programs import A72, A76, conv, matmul, random_traces
 from tvm.s_tir import meta_schedule as ms
 
-from tunebook.cache.interchange import InterchangeFiles
+from tunebook.cache.exchange.interchange import InterchangeFiles
 from tunebook.tuner.llvm_targets import tvm_target
 from tunebook.tuner.traces.replay import replay
 

@@ -13,8 +13,8 @@ import pytest
 from tvm import rpc
 
 from tunebook.tuner.trials.trials import BoardAddress
-from tunebook.workers.local_board import local_board
-from tunebook.workers.tracker import RegisteredBoard, TrackerAddress, query_tracker
+from tunebook.workers.boards.local_board import local_board
+from tunebook.workers.boards.tracker import RegisteredBoard, TrackerAddress, query_tracker
 
 HOST_COMPILER = "cc"
 AARCH64_COMPILER = "aarch64-linux-gnu-g++"

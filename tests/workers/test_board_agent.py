@@ -11,7 +11,7 @@ import sys
 import psutil
 import pytest
 
-from tunebook.workers import board_agent
+from tunebook.workers.boards import board_agent
 
 ENDLESS = "for (volatile int i = 0;; i++)"
 # Calls a kernel in a session without a time limit.
@@ -158,7 +158,7 @@ def test_an_agent_whose_parent_is_already_gone_does_not_start() -> None:
 
 
 def test_an_agent_waits_for_a_tracker_that_is_not_there_yet(tmp_path, eventually) -> None:
-    from tunebook.workers.tracker import TrackerAddress, query_tracker, running_tracker
+    from tunebook.workers.boards.tracker import TrackerAddress, query_tracker, running_tracker
 
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]

@@ -8,12 +8,12 @@ from collections.abc import Callable
 import pytest
 
 from tunebook.cache.errors import BoardError, UsageError
-from tunebook.cache.fleet import ServedBoard
+from tunebook.cache.queue.fleet import ServedBoard
 from tunebook.tuner.llvm_targets import host_target, resolve_target
-from tunebook.workers.board_classes import BoardClass, board_classes
-from tunebook.workers.board_supervisor import BoardSupervisor
-from tunebook.workers.local_board import host_agent
-from tunebook.workers.tracker import running_tracker
+from tunebook.workers.boards.board_classes import BoardClass, board_classes
+from tunebook.workers.boards.board_supervisor import BoardSupervisor
+from tunebook.workers.boards.local_board import host_agent
+from tunebook.workers.boards.tracker import running_tracker
 
 A53 = "llvm -mtriple=aarch64-linux-gnu -mcpu=cortex-a53 -num-cores=4"
 X86 = "llvm -mtriple=x86_64-linux-gnu -mcpu=x86-64 -num-cores=2"

@@ -10,9 +10,13 @@ import pytest
 
 from tunebook.cache.errors import BoardError
 from tunebook.tuner.trials.trials import BoardAddress
-from tunebook.workers.board_supervisor import AgentCommand, BoardSupervisor, SupervisionLimits
-from tunebook.workers.local_board import host_agent
-from tunebook.workers.tracker import TrackerAddress, running_tracker
+from tunebook.workers.boards.board_supervisor import (
+    AgentCommand,
+    BoardSupervisor,
+    SupervisionLimits,
+)
+from tunebook.workers.boards.local_board import host_agent
+from tunebook.workers.boards.tracker import TrackerAddress, running_tracker
 
 QUICK = SupervisionLimits(appear=30, silence=2, first_pause=0.05)
 
@@ -44,7 +48,7 @@ def test_an_agent_that_serves_nobody_is_replaced(supervised, kernel, eventually,
 
 
 def _replaced(supervised, pid: int) -> bool:
-    from tunebook.workers.tracker import query_tracker
+    from tunebook.workers.boards.tracker import query_tracker
 
     boards = query_tracker(supervised.tracker).boards_of("pi")
     return [board.pid for board in boards] not in ([], [pid])

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from tunebook.cache.queue.submissions import BudgetLimits
 from tunebook.cache.store import Store
-from tunebook.cache.submissions import BudgetLimits
-from tunebook.workers.budget_clock import BudgetClock
+from tunebook.workers.rounds.budget_clock import BudgetClock
 
 
 class Clock:

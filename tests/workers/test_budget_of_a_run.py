@@ -12,7 +12,7 @@ import pytest
 from tunebook.cache.errors import BudgetError
 from tunebook.cache.store import Store
 from tunebook.tuner.llvm_targets import host_target
-from tunebook.workers.tuning import (
+from tunebook.workers.commands.tuning import (
     BoardRequest,
     BudgetRequest,
     TuningPlan,

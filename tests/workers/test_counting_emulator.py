@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from tunebook.cache.errors import BoardError
-from tunebook.workers.counting_emulator import QEMU_WITH_PLUGINS, counting_emulator
-from tunebook.workers.emulated_board import guest_agent
-from tunebook.workers.emulated_sysroot import QEMU, Sysroot, emulated_sysroot
+from tunebook.workers.boards.counting_emulator import QEMU_WITH_PLUGINS, counting_emulator
+from tunebook.workers.boards.emulated_board import guest_agent
+from tunebook.workers.boards.emulated_sysroot import QEMU, Sysroot, emulated_sysroot
 
 CPU = "max"
 

@@ -13,9 +13,9 @@ from tvm import te
 from tvm.support import cc
 
 from tunebook.cache.errors import BoardError
-from tunebook.workers import emulated_sysroot as sysroot_module
-from tunebook.workers.emulated_board import EMULATED_CLASS, emulated_board
-from tunebook.workers.emulated_sysroot import QEMU, SYSROOT_VARIABLE, emulated_sysroot
+from tunebook.workers.boards import emulated_sysroot as sysroot_module
+from tunebook.workers.boards.emulated_board import EMULATED_CLASS, emulated_board
+from tunebook.workers.boards.emulated_sysroot import QEMU, SYSROOT_VARIABLE, emulated_sysroot
 
 AARCH64_COMPILER = "aarch64-linux-gnu-g++"
 # Assembled whatever the compiler's own target; a core without it raises SIGILL.

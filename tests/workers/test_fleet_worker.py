@@ -12,16 +12,16 @@ from typing import Any
 
 import pytest
 
-from tunebook.cache.fleet import ServedBoard
 from tunebook.cache.model_files import ModelFiles
+from tunebook.cache.queue.fleet import ServedBoard
+from tunebook.cache.queue.submissions import BudgetLimits, JobRequest, JobState
 from tunebook.cache.store import BoardPeak, Store, TaskState
-from tunebook.cache.submissions import BudgetLimits, JobRequest, JobState
 from tunebook.tuner.llvm_targets import host_target
-from tunebook.workers.board_classes import BoardClass, board_classes
-from tunebook.workers.fleet_worker import FleetSettings, run_fleet_worker
-from tunebook.workers.local_board import local_board
-from tunebook.workers.proposals import SearchProposer
-from tunebook.workers.workbench import WorkerSettings
+from tunebook.workers.boards.board_classes import BoardClass, board_classes
+from tunebook.workers.boards.local_board import local_board
+from tunebook.workers.fleet.fleet_worker import FleetSettings, run_fleet_worker
+from tunebook.workers.rounds.proposals import SearchProposer
+from tunebook.workers.rounds.workbench import WorkerSettings
 
 pytestmark = pytest.mark.slow
 

@@ -11,7 +11,7 @@ import pytest
 from tunebook.cache.keys import WorkloadKey
 from tunebook.cache.records import Candidate, Model, Task, Workload
 from tunebook.cache.store import ClaimedRound, RoundProposal, Store
-from tunebook.workers.hopeless_rounds import give_hopeless_up
+from tunebook.workers.rounds.hopeless_rounds import give_hopeless_up
 
 ENDED = 3
 

@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 
 from tunebook.cache.keys import WorkloadKey
+from tunebook.cache.queue.submissions import BudgetLimits, JobRequest
 from tunebook.cache.records import Candidate, Measurement, Model, Task, Workload
 from tunebook.cache.store import ClaimedRound, Store
-from tunebook.cache.submissions import BudgetLimits, JobRequest
 from tunebook.tuner.compiler import compiler_text
 from tunebook.tuner.search.allocation import RoundSizes
-from tunebook.workers.job_planner import JobPlanner
+from tunebook.workers.rounds.job_planner import JobPlanner
 
 A53 = "llvm -mtriple=aarch64-linux-gnu -mcpu=cortex-a53 -num-cores=4"
 A76 = "llvm -mtriple=aarch64-linux-gnu -mcpu=cortex-a76 -num-cores=4"

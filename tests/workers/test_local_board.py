@@ -12,13 +12,13 @@ from contextlib import ExitStack
 import psutil
 import pytest
 
-from tunebook.workers.local_board import local_board
+from tunebook.workers.boards.local_board import local_board
 
 # Says when it has a session; what it does then is appended.
 USER = """
 import sys, time
 from tvm import rpc
-from tunebook.workers.local_board import local_board
+from tunebook.workers.boards.local_board import local_board
 
 with local_board(1) as board:
     tracker = rpc.connect_tracker(board.tracker_host, board.tracker_port)

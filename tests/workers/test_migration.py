@@ -19,17 +19,17 @@ from tunebook.cache.records import ErrorClass, Source
 from tunebook.cache.store import Store
 from tunebook.cache.targets import Target
 from tunebook.tuner.llvm_targets import host_target, resolve_target
-from tunebook.workers.boards import BoardPlan
-from tunebook.workers.migration import MigrationReport, migrate
-from tunebook.workers.progress import Progress
-from tunebook.workers.recovery_trials import recovery_trials
-from tunebook.workers.tuning import (
+from tunebook.workers.boards.boards import BoardPlan
+from tunebook.workers.commands.migration import MigrationReport, migrate
+from tunebook.workers.commands.tuning import (
     BoardRequest,
     BudgetRequest,
     TuningPlan,
     plan_tuning,
     tune,
 )
+from tunebook.workers.recovery.recovery_trials import recovery_trials
+from tunebook.workers.rounds.progress import Progress
 
 pytestmark = pytest.mark.slow
 

@@ -8,7 +8,7 @@ import pytest
 
 from tunebook.cache.keys import ScheduleKey
 from tunebook.cache.store import Budget, TaskState
-from tunebook.workers.progress import Progress, ProgressMeter, expected_latency
+from tunebook.workers.rounds.progress import Progress, ProgressMeter, expected_latency
 
 KEY = ScheduleKey("op", "f32[1] -> f32[1]", "target", "compiler", "0" * 16)
 TASK = TaskState(1, KEY, 1, 0.0, 4.0, 1.0, 1.0, 3, (1.0,), False, {})

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from pathlib import Path
 
-from tunebook.workers.quiet_machine import QuietMachine
+from tunebook.workers.boards.quiet_machine import QuietMachine
 
 LONG_SECONDS = 20.0
 

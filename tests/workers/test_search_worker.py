@@ -21,11 +21,11 @@ from tunebook.tuner.splitting.prepare import prepare
 from tunebook.tuner.splitting.split import split_model
 from tunebook.tuner.trials.measuring import Measurer
 from tunebook.tuner.trials.trials import BoardAddress, VerificationResult
-from tunebook.workers.local_board import local_board
-from tunebook.workers.progress import Progress
-from tunebook.workers.search_worker import RunSummary, SearchWorker
-from tunebook.workers.tuning import BoardRequest, BudgetRequest, plan_tuning, tune
-from tunebook.workers.workbench import WorkerSettings
+from tunebook.workers.boards.local_board import local_board
+from tunebook.workers.commands.search_worker import RunSummary, SearchWorker
+from tunebook.workers.commands.tuning import BoardRequest, BudgetRequest, plan_tuning, tune
+from tunebook.workers.rounds.progress import Progress
+from tunebook.workers.rounds.workbench import WorkerSettings
 
 pytestmark = pytest.mark.slow
 

@@ -7,7 +7,7 @@ import socket
 import pytest
 
 from tunebook.cache.errors import BoardError
-from tunebook.workers.tracker import TrackerAddress, query_tracker, running_tracker
+from tunebook.workers.boards.tracker import TrackerAddress, query_tracker, running_tracker
 
 
 def test_a_new_tracker_has_no_boards() -> None:

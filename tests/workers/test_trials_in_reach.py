@@ -7,11 +7,11 @@ from datetime import datetime, timedelta, timezone
 
 import pytest
 
-from tunebook.cache.budgets import UNLIMITED_TRIALS
 from tunebook.cache.keys import ScheduleKey
-from tunebook.cache.submissions import BudgetLimits, BudgetUse
+from tunebook.cache.queue.budgets import UNLIMITED_TRIALS
+from tunebook.cache.queue.submissions import BudgetLimits, BudgetUse
 from tunebook.cache.work import TaskState
-from tunebook.workers.trials_in_reach import TrialsInReach, trials_in_reach
+from tunebook.workers.rounds.trials_in_reach import TrialsInReach, trials_in_reach
 
 NOW = datetime(2026, 7, 1, 22, 0, tzinfo=timezone.utc)
 TASK = TaskState(

@@ -14,7 +14,7 @@ from tunebook.tuner.importing.frontend import read_model
 from tunebook.tuner.llvm_targets import host_target
 from tunebook.tuner.splitting.prepare import prepare
 from tunebook.tuner.splitting.split import split_model
-from tunebook.workers.untrusted_models import (
+from tunebook.workers.fleet.untrusted_models import (
     NotWantedError,
     SplitLimits,
     SplitRequest,

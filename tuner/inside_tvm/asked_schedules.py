@@ -15,7 +15,7 @@ from tunebook.cache.keys import ScheduleKey, WorkloadKey
 from tunebook.cache.likeness import Likeness
 from tunebook.cache.misses import Miss
 from tunebook.cache.records import Model, Schedule
-from tunebook.cache.schedule_cache import ScheduleCache
+from tunebook.cache.remote.schedule_cache import ScheduleCache
 from tunebook.cache.targets import Target, canonical_target
 from tunebook.tuner.builds.on_miss import OnMiss
 from tunebook.tuner.builds.replayed_records import replayed_record

@@ -13,7 +13,7 @@ from typing import Any, NoReturn
 from tunebook.cache.errors import UsageError
 from tunebook.cache.misses import Miss
 from tunebook.cache.records import Model
-from tunebook.cache.schedule_cache import ScheduleCache
+from tunebook.cache.remote.schedule_cache import ScheduleCache
 from tunebook.cache.targets import Target
 from tunebook.tuner.builds.on_miss import OnMiss, check_on_miss
 from tunebook.tuner.compiler import compiler_text

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from tunebook.cache.interchange import Line, read_lines
+from tunebook.cache.exchange.interchange import Line, read_lines
 
 _EVERY = 100  # lines
 

@@ -8,7 +8,7 @@ from tunebook.cache.buffers import buffers_text, parse_buffers
 from tunebook.cache.errors import ModelError
 from tunebook.cache.keys import WorkloadKey
 from tunebook.cache.records import Workload
-from tunebook.cache.untrusted_programs import checked_program
+from tunebook.cache.untrusted.untrusted_programs import checked_program
 from tunebook.tuner.compiler import compiler_text
 from tunebook.tuner.hashing import module_hash
 from tunebook.tuner.interchange.block_operators import operators_in

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from tunebook.cache.errors import InterchangeError
-from tunebook.cache.interchange import BadLineError, parse_workload, version_of
+from tunebook.cache.exchange.interchange import BadLineError, parse_workload, version_of
+from tunebook.cache.exchange.skipped_lines import SkipCounts, SkipReason
 from tunebook.cache.keys import WorkloadKey
 from tunebook.cache.records import Workload
-from tunebook.cache.skipped_lines import SkipCounts, SkipReason
 from tunebook.cache.store import Store
 from tunebook.tuner.compiler import compiler_text, compiler_versions
 from tunebook.tuner.interchange.file_progress import Tell, told_lines

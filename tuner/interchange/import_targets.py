@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tunebook.cache.errors import TargetError
-from tunebook.cache.skipped_lines import SkipReason
+from tunebook.cache.exchange.skipped_lines import SkipReason
 from tunebook.cache.targets import MissingCoresError, Target
 from tunebook.tuner.llvm_targets import resolve_target
 

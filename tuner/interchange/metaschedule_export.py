@@ -21,13 +21,13 @@ import tvm
 from tvm.s_tir import meta_schedule as ms
 
 from tunebook.cache.errors import InterchangeError, UntrustedTraceError
-from tunebook.cache.exported_records import ExportedRecord, ExportSurvey
-from tunebook.cache.imported_records import is_replayed
-from tunebook.cache.interchange import InterchangeFiles, record_line, workload_line
+from tunebook.cache.exchange.interchange import InterchangeFiles, record_line, workload_line
 from tunebook.cache.keys import WorkloadKey
 from tunebook.cache.store import Store
+from tunebook.cache.stored.exported_records import ExportedRecord, ExportSurvey
+from tunebook.cache.stored.imported_records import is_replayed
 from tunebook.cache.targets import Target
-from tunebook.cache.traces import check_trace
+from tunebook.cache.untrusted.traces import check_trace
 from tunebook.tuner.compiler import compiler_text
 from tunebook.tuner.interchange.file_progress import FileProgress, Tell
 from tunebook.tuner.interchange.foreign_programs import ForeignPrograms, Refused, ReplayTrace

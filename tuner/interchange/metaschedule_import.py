@@ -15,8 +15,7 @@ from pathlib import Path
 from statistics import median
 
 from tunebook.cache.errors import UntrustedTraceError
-from tunebook.cache.imported_records import ImportedRecord, trace_hash
-from tunebook.cache.interchange import (
+from tunebook.cache.exchange.interchange import (
     BadLineError,
     FileRecord,
     Line,
@@ -24,11 +23,12 @@ from tunebook.cache.interchange import (
     line_at,
     parse_record,
 )
+from tunebook.cache.exchange.skipped_lines import SkipCounts, SkippedLines, SkipReason
 from tunebook.cache.keys import ScheduleKey, WorkloadKey
-from tunebook.cache.skipped_lines import SkipCounts, SkippedLines, SkipReason
 from tunebook.cache.store import Store
+from tunebook.cache.stored.imported_records import ImportedRecord, trace_hash
 from tunebook.cache.targets import Target
-from tunebook.cache.traces import check_trace
+from tunebook.cache.untrusted.traces import check_trace
 from tunebook.tuner.compiler import compiler_text
 from tunebook.tuner.interchange.fastest_traces import FastestTraces
 from tunebook.tuner.interchange.file_progress import FileProgress, Tell, told_lines

@@ -7,7 +7,7 @@ from typing import Any
 
 from tvm.s_tir import Schedule, Trace
 
-from tunebook.cache.traces import check_trace
+from tunebook.cache.untrusted.traces import check_trace
 from tunebook.tuner.traces.blocks import with_names_of
 
 

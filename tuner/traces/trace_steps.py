@@ -12,7 +12,7 @@ from tvm import tirx
 from tvm.s_tir import Schedule, Trace
 from tvm.s_tir.schedule import Instruction, InstructionKind, LoopRV, SBlockRV
 
-from tunebook.cache.traces import check_trace
+from tunebook.cache.untrusted.traces import check_trace
 from tunebook.tuner.traces.blocks import with_names_of
 
 TILINGS = frozenset({"SamplePerfectTile", "SamplePartitionedTile"})

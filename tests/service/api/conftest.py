@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
-from tunebook.cache.database import upgrade
+from tunebook.cache.access.tokens import Role
+from tunebook.cache.storage.database import upgrade
 from tunebook.cache.store import Store
-from tunebook.cache.tokens import Role
-from tunebook.service.api.app import create_app
 from tunebook.service.api.settings import Settings
+from tunebook.service.app import create_app
 
 # The samples of the cache's tests, and what tests of this folder share.
 sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[2] / "cache")]

@@ -8,7 +8,7 @@ from typing import Any
 from cache_samples import A76, BOARD, conv, model_of
 from fastapi.testclient import TestClient
 
-from tunebook.cache.fleet import ServedBoard
+from tunebook.cache.queue.fleet import ServedBoard
 from tunebook.cache.records import Workload
 from tunebook.cache.store import Store
 

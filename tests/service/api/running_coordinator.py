@@ -11,11 +11,11 @@ from typing import Any
 
 import httpx
 
+from tunebook.cache.access.tokens import Role
 from tunebook.cache.store import Store
-from tunebook.cache.tokens import Role
-from tunebook.service.api.app import create_app
 from tunebook.service.api.server import CoordinatorServer, Listening, make_server
 from tunebook.service.api.settings import Settings
+from tunebook.service.app import create_app
 
 _PATIENCE = 30.0
 

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
-from tunebook.cache.revisions import RevisionWatch
+from tunebook.cache.access.tokens import Role
+from tunebook.cache.storage.revisions import RevisionWatch
 from tunebook.cache.store import Store
-from tunebook.cache.tokens import Role
-from tunebook.service.api.authentication import KnownTokens
+from tunebook.service.api.guards.authentication import KnownTokens
 from tunebook.service.api.settings import Limits
 
 MakeClient = Callable[..., TestClient]

@@ -17,10 +17,10 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 from lookup_samples import LOOKUPS, question, serve, workload
 
-from tunebook.cache.lookup_counts import Window
+from tunebook.cache.access.tokens import Role
+from tunebook.cache.statistics.lookup_counts import Window
+from tunebook.cache.storage.tables import now
 from tunebook.cache.store import Store
-from tunebook.cache.tables import now
-from tunebook.cache.tokens import Role
 
 Eventually = Callable[..., None]
 _ASKED = 50

@@ -14,7 +14,7 @@ import psutil
 import pytest
 
 from tunebook.cache.store import Store
-from tunebook.service.api.embedded_worker import EmbeddedWorkers, RestartPauses
+from tunebook.service.api.processes.embedded_worker import EmbeddedWorkers, RestartPauses
 
 pytestmark = pytest.mark.slow
 
@@ -67,7 +67,7 @@ def test_a_worker_leaves_when_the_coordinator_is_killed(
 ) -> None:
     program = f"""
         import time
-        from tunebook.service.api.embedded_worker import EmbeddedWorkers
+        from tunebook.service.api.processes.embedded_worker import EmbeddedWorkers
         EmbeddedWorkers(1, db={database!r}, models={str(tmp_path)!r}, boards=["local"]).start()
         time.sleep(600)
     """

@@ -13,8 +13,8 @@ from cache_samples import A76, BOARD
 from job_samples import DIGEST
 from running_coordinator import RunningCoordinator, received, running_coordinator
 
+from tunebook.cache.queue.submissions import BudgetLimits, JobRequest
 from tunebook.cache.store import Store
-from tunebook.cache.submissions import BudgetLimits, JobRequest
 
 QUICK_HEARTBEAT = 0.05
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
-from tunebook.cache.tokens import Role
+from tunebook.cache.access.tokens import Role
 
 MakeClient = Callable[..., TestClient]
 ProblemOf = Callable[[Any], str]

@@ -19,10 +19,10 @@ from fastapi import FastAPI
 from fastapi.testclient import TestClient
 from tvm import te
 
-from tunebook.cache.interchange import RECORDS, WORKLOADS, record_line, workload_line
+from tunebook.cache.access.tokens import Role
+from tunebook.cache.exchange.interchange import RECORDS, WORKLOADS, record_line, workload_line
 from tunebook.cache.store import Store
-from tunebook.cache.tokens import Role
-from tunebook.service.api.command_runner import CommandRunner
+from tunebook.service.api.processes.command_runner import CommandRunner
 from tunebook.tuner.splitting.split import normalized
 
 TARGET = "llvm -mtriple=aarch64-linux-gnu -mcpu=cortex-a76 -num-cores=4"
@@ -241,7 +241,7 @@ class TestScripts:
             "import sys\n"
             "from fastapi.testclient import TestClient\n"
             "from tunebook.cache.store import Store\n"
-            "from tunebook.service.api.app import create_app\n"
+            "from tunebook.service.app import create_app\n"
             "from tunebook.service.api.settings import Settings\n"
             "headers = {'Authorization': f'Bearer {sys.argv[2]}'}\n"
             "with Store.open(sys.argv[1]) as store:\n"

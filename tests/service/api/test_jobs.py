@@ -13,8 +13,8 @@ from cache_samples import A53, A76, BOARD, candidates, conv, failure, propose_al
 from fastapi.testclient import TestClient
 from job_samples import DIGEST, announce, split, submission, submit, upload
 
+from tunebook.cache.access.tokens import Role
 from tunebook.cache.store import Store
-from tunebook.cache.tokens import Role
 
 NO_CORES = A76.replace(" -num-cores=4", "")
 FUTURE, PAST = "2199-01-02T06:00:00+02:00", "2026-01-02T06:00:00Z"

@@ -16,10 +16,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from starlette.types import Message, Receive, Scope, Send
 
-from tunebook.cache.tokens import Role
-from tunebook.service.api.limits import BodyLimits, unpack
-from tunebook.service.api.problems import Problem
-from tunebook.service.api.rates import Rate
+from tunebook.cache.access.tokens import Role
+from tunebook.service.api.guards.limits import BodyLimits, unpack
+from tunebook.service.api.guards.rates import Rate
+from tunebook.service.api.problems.problems import Problem
 from tunebook.service.api.settings import Limits
 
 MakeClient = Callable[..., TestClient]

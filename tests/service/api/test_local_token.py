@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from tunebook.cache.access.tokens import Role
+from tunebook.cache.remote.token_file import read_local_token
 from tunebook.cache.store import Store
-from tunebook.cache.token_file import read_local_token
-from tunebook.cache.tokens import Role
-from tunebook.service.api.local_token import leave_local_token
+from tunebook.service.api.guards.local_token import leave_local_token
 
 URL = "http://127.0.0.1:8470"
 

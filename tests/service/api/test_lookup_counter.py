@@ -10,11 +10,11 @@ import pytest
 
 from tunebook.cache.errors import DatabaseError
 from tunebook.cache.keys import ScheduleKey
-from tunebook.cache.lookup_counts import OTHER
-from tunebook.cache.lookup_statistics import LookupBatch, LookupStatistics
 from tunebook.cache.misses import LookupAnswer, Miss, MissReason
-from tunebook.service.api import lookup_counter
-from tunebook.service.api.lookup_counter import PIPELINES, UNNAMED, LookupCounter, Tally
+from tunebook.cache.statistics.lookup_counts import OTHER
+from tunebook.cache.statistics.lookup_statistics import LookupBatch, LookupStatistics
+from tunebook.service.api.lookups import lookup_counter
+from tunebook.service.api.lookups.lookup_counter import PIPELINES, UNNAMED, LookupCounter, Tally
 
 KEY = ScheduleKey("relu", "f32[1] -> f32[1]", "llvm", "tvm", "0")
 MISS = Miss(KEY, MissReason.NEVER_TUNED, None, (), "never", "tunebook tune MODEL")

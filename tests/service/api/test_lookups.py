@@ -30,9 +30,9 @@ from lookup_samples import (
     workload,
 )
 
+from tunebook.cache.access.tokens import Role
 from tunebook.cache.records import ErrorClass
 from tunebook.cache.store import Store
-from tunebook.cache.tokens import Role
 
 MakeClient = Callable[..., TestClient]
 ProblemOf = Callable[[Any], str]

@@ -9,10 +9,10 @@ from cache_samples import A76, BOARD, COMPILER, conv, failure, measure, success
 from fastapi.testclient import TestClient
 from prometheus_client.parser import text_string_to_metric_families
 
-from tunebook.cache.activity import Activity, TrialClass
+from tunebook.cache.access.tokens import Role
 from tunebook.cache.errors import DatabaseError
+from tunebook.cache.statistics.activity import Activity, TrialClass
 from tunebook.cache.store import Store
-from tunebook.cache.tokens import Role
 from tunebook.service.api.metrics import Metrics
 
 KNOWN, UNKNOWN = conv(56).key, conv(28).key

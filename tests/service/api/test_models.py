@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
-from tunebook.cache.tokens import Role
+from tunebook.cache.access.tokens import Role
 from tunebook.service.api.settings import Limits
 
 MakeClient = Callable[..., TestClient]

@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 from running_coordinator import running_coordinator
 
-from tunebook.cache.client import Client
+from tunebook.cache.access.tokens import Role
 from tunebook.cache.errors import ModelError, NotFoundError, ServerError, TunebookError
 from tunebook.cache.model_files import ModelFiles
+from tunebook.cache.remote.client import Client
 from tunebook.cache.store import Store
-from tunebook.cache.tokens import Role
-from tunebook.workers.model_fetching import fetch_model
+from tunebook.workers.fleet.model_fetching import fetch_model
 
 # As an ONNX model begins; nobody parses it here.
 MODEL = b"\x08\x08\x12\x05tests" + bytes(3 * 2**20)

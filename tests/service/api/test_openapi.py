@@ -41,11 +41,11 @@ from schemathesis.specs.openapi.checks import (
     status_code_conformance,
 )
 
-from tunebook.cache.database import upgrade
+from tunebook.cache.access.tokens import Role
+from tunebook.cache.queue.submissions import BudgetLimits, JobRequest
+from tunebook.cache.storage.database import upgrade
 from tunebook.cache.store import BoardPeak, Store
-from tunebook.cache.submissions import BudgetLimits, JobRequest
-from tunebook.cache.tokens import Role
-from tunebook.service.api.job_models import JobDocument
+from tunebook.service.api.documents.job_models import JobDocument
 from tunebook.service.api.settings import Limits
 
 REQUESTS = int(os.environ.get("TUNEBOOK_RANDOM_REQUESTS", "300"))

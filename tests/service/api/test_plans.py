@@ -11,10 +11,10 @@ import pytest
 from fastapi.testclient import TestClient
 from running_coordinator import running_coordinator
 
+from tunebook.cache.access.tokens import Role
 from tunebook.cache.errors import ExitCode
-from tunebook.cache.fleet import ServedBoard
+from tunebook.cache.queue.fleet import ServedBoard
 from tunebook.cache.store import Store
-from tunebook.cache.tokens import Role
 from tunebook.service.cli import run
 
 TARGET = "llvm -mtriple=aarch64-linux-gnu -mcpu=cortex-a76 -num-cores=4"

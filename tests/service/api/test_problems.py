@@ -13,11 +13,11 @@ from fastapi import FastAPI
 from fastapi.testclient import TestClient
 
 from tunebook.cache import errors
+from tunebook.cache.access.tokens import Role
 from tunebook.cache.errors import DatabaseError, TunebookError
 from tunebook.cache.misses import ScheduleMissError
 from tunebook.cache.model_files import NoRoomError, WrongDigestError
-from tunebook.cache.tokens import Role
-from tunebook.service.api.problem_types import PROBLEM_TYPES
+from tunebook.service.api.problems.problem_types import PROBLEM_TYPES
 
 MakeClient = Callable[..., TestClient]
 ProblemOf = Callable[[Any], str]

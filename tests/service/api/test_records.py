@@ -22,9 +22,9 @@ from cache_samples import (
 from fastapi.testclient import TestClient
 from job_samples import announce
 
+from tunebook.cache.access.tokens import Role
 from tunebook.cache.records import ErrorClass
 from tunebook.cache.store import BoardPeak, Store
-from tunebook.cache.tokens import Role
 
 KEY = conv().key.on(A76)
 

@@ -8,9 +8,9 @@ import pytest
 
 from tunebook.cache.keys import ScheduleKey
 from tunebook.cache.misses import Miss, MissReason
-from tunebook.cache.revisions import Revision
-from tunebook.service.api.lookup_counter import Tally
-from tunebook.service.api.remembered_answers import LookupReply, RememberedAnswers
+from tunebook.cache.storage.revisions import Revision
+from tunebook.service.api.lookups.lookup_counter import Tally
+from tunebook.service.api.lookups.remembered_answers import LookupReply, RememberedAnswers
 
 KEY = ScheduleKey("relu", "f32[1] -> f32[1]", "llvm", "tvm", "0")
 MISS = Miss(KEY, MissReason.NEVER_TUNED, None, (), "never", "tunebook tune MODEL")

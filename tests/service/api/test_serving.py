@@ -18,10 +18,10 @@ import httpx
 import psutil
 import pytest
 
+from tunebook.cache.access.tokens import Role
 from tunebook.cache.errors import ExitCode
+from tunebook.cache.queue.submissions import BudgetLimits, JobRequest
 from tunebook.cache.store import Store
-from tunebook.cache.submissions import BudgetLimits, JobRequest
-from tunebook.cache.tokens import Role
 from tunebook.service.cli import run
 
 Serve = Callable[..., "Served"]

@@ -14,8 +14,8 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 from lookup_samples import A53, A76, LOOKUPS, key_of, model, question, serve, workload
 
+from tunebook.cache.access.tokens import Role
 from tunebook.cache.store import Store
-from tunebook.cache.tokens import Role
 
 MakeClient = Callable[..., TestClient]
 ProblemOf = Callable[[Any], str]

@@ -18,8 +18,8 @@ from running_coordinator import RunningCoordinator, running_coordinator
 from tunebook.cache.errors import ExitCode, UsageError
 from tunebook.cache.store import Store
 from tunebook.service.cli import run
-from tunebook.service.commands.mending import CommandOptions, fill_in
 from tunebook.service.commands.options import chosen_server
+from tunebook.service.mending import CommandOptions, fill_in
 
 A76 = "llvm -mtriple=aarch64-linux-gnu -mcpu=cortex-a76 -num-cores=4"
 URL = "https://tunebook.example"

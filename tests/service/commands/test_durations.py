@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tunebook.cache.errors import UsageError
-from tunebook.service.commands.durations import parse_duration, show_duration
+from tunebook.service.durations import parse_duration, show_duration
 
 
 @pytest.mark.parametrize(

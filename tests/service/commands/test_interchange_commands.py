@@ -10,7 +10,7 @@ import tvm
 from tvm import te
 
 from tunebook.cache.errors import ExitCode
-from tunebook.cache.interchange import RECORDS, WORKLOADS, record_line, workload_line
+from tunebook.cache.exchange.interchange import RECORDS, WORKLOADS, record_line, workload_line
 from tunebook.cache.store import Store
 from tunebook.service.cli import run
 from tunebook.tuner.splitting.split import normalized

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tunebook.service.commands.mending import Boards, CommandOptions, database_to_name, fill_in
+from tunebook.service.mending import Boards, CommandOptions, database_to_name, fill_in
 
 A76 = "llvm -mtriple=aarch64-linux-gnu -mcpu=cortex-a76 -num-cores=4"
 TUNE = f"tunebook tune MODEL --target '{A76}' --more 16"

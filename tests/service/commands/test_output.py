@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tunebook.service.commands.output import show_seconds
+from tunebook.service.output import show_seconds
 
 
 @pytest.mark.parametrize(

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
+from tunebook.cache.access.tokens import Role
 from tunebook.cache.errors import ExitCode
 from tunebook.cache.store import Store
-from tunebook.cache.tokens import Role
 from tunebook.service.cli import run
 
 

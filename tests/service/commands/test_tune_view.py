@@ -12,9 +12,9 @@ from tunebook.cache.keys import ScheduleKey
 from tunebook.cache.records import ErrorClass, Model
 from tunebook.cache.store import Budget, TaskState
 from tunebook.service.commands.tune_view import ProgressView, print_tune_report
-from tunebook.workers.progress import Progress
-from tunebook.workers.search_worker import RunSummary
-from tunebook.workers.tuning import TuneReport
+from tunebook.workers.commands.search_worker import RunSummary
+from tunebook.workers.commands.tuning import TuneReport
+from tunebook.workers.rounds.progress import Progress
 
 TARGET = "llvm -mtriple=aarch64-linux-gnu -num-cores=4"
 COMPILER = "tvm-0.27.0+llvm-22"

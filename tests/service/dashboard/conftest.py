@@ -19,11 +19,11 @@ pytest.register_assert_rewrite("real_run", "page_visits")
 from page_visits import HOST, sign_in  # noqa: E402
 from real_run import Coordinator, reading_token, serving, tune  # noqa: E402
 
-from tunebook.cache.database import upgrade  # noqa: E402
+from tunebook.cache.access.tokens import NewToken, Role  # noqa: E402
+from tunebook.cache.storage.database import upgrade  # noqa: E402
 from tunebook.cache.store import Store  # noqa: E402
-from tunebook.cache.tokens import NewToken, Role  # noqa: E402
-from tunebook.service.api.app import create_app  # noqa: E402
 from tunebook.service.api.settings import Settings  # noqa: E402
+from tunebook.service.app import create_app  # noqa: E402
 from tunebook.service.dashboard.target_labels import target_labels  # noqa: E402
 from tunebook.tuner.llvm_targets import resolve_target  # noqa: E402
 

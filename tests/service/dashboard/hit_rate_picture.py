@@ -31,10 +31,10 @@ sys.path.insert(0, str(Path(__file__).parent))
 from real_run import reading_token, serving
 from small_png import small_png
 
+from tunebook.cache.access.tokens import Role
 from tunebook.cache.records import Model
 from tunebook.cache.store import Store
-from tunebook.cache.tokens import Role
-from tunebook.service.api.lookup_counter import LookupCounter, Tally
+from tunebook.service.api.lookups.lookup_counter import LookupCounter, Tally
 from tunebook.service.cli import run
 from tunebook.tuner.importing.frontend import read_model
 from tunebook.tuner.llvm_targets import resolve_target

@@ -10,10 +10,10 @@ import httpx
 from fastapi.testclient import TestClient
 
 from tunebook.cache.keys import ScheduleKey
-from tunebook.cache.lookup_counts import HIT, LookupCell
-from tunebook.cache.lookup_statistics import LookupBatch
-from tunebook.cache.missed_keys import MissedKey
 from tunebook.cache.misses import Miss
+from tunebook.cache.statistics.lookup_counts import HIT, LookupCell
+from tunebook.cache.statistics.lookup_statistics import LookupBatch
+from tunebook.cache.statistics.missed_keys import MissedKey
 from tunebook.cache.store import Store
 
 HOST = "localhost"

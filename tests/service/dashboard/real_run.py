@@ -16,10 +16,10 @@ from typing import Any
 
 import httpx
 
+from tunebook.cache.access.tokens import Role
 from tunebook.cache.keys import ScheduleKey
-from tunebook.cache.lookup_counts import Window
+from tunebook.cache.statistics.lookup_counts import Window
 from tunebook.cache.store import Store
-from tunebook.cache.tokens import Role
 from tunebook.service.cli import run
 
 COMMAND = [sys.executable, "-m", "tunebook.service.cli"]

@@ -19,8 +19,8 @@ from page_visits import (
 
 from tunebook.cache.mending_trials import TRIALS_A_MISS
 from tunebook.cache.misses import Difference, Miss, MissReason
+from tunebook.cache.queue.submissions import BudgetLimits, JobRequest
 from tunebook.cache.store import Store
-from tunebook.cache.submissions import BudgetLimits, JobRequest
 
 
 def rows_of(page: httpx.Response) -> list[list[str]]:

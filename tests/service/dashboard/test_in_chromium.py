@@ -12,8 +12,8 @@ from urllib.parse import urlsplit
 import pytest
 from real_run import Coordinator
 
-from tunebook.cache.submissions import BudgetLimits, JobRequest
-from tunebook.cache.tokens import Role
+from tunebook.cache.access.tokens import Role
+from tunebook.cache.queue.submissions import BudgetLimits, JobRequest
 
 playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
 

@@ -20,8 +20,8 @@ from page_visits import (
 )
 
 from tunebook.cache.misses import Difference, Miss, MissReason
+from tunebook.cache.queue.submissions import BudgetLimits, JobRequest
 from tunebook.cache.store import Store
-from tunebook.cache.submissions import BudgetLimits, JobRequest
 
 
 @pytest.mark.parametrize("address", ["/", "/sign-in", "/running-jobs", "/static/none.js"])

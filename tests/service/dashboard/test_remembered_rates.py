@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tunebook.cache.lookup_counts import HIT, LookupCell, Window
-from tunebook.cache.lookup_statistics import LookupBatch, LookupStatistics
+from tunebook.cache.statistics.lookup_counts import HIT, LookupCell, Window
+from tunebook.cache.statistics.lookup_statistics import LookupBatch, LookupStatistics
 from tunebook.cache.store import Store
 from tunebook.service.dashboard.remembered_rates import RememberedRates
 

@@ -14,10 +14,10 @@ from page_visits import (
     sign_in,
 )
 
+from tunebook.cache.access.tokens import NewToken, Role
 from tunebook.cache.store import Store
-from tunebook.cache.tokens import NewToken, Role
-from tunebook.service.api.app import create_app
 from tunebook.service.api.settings import Settings
+from tunebook.service.app import create_app
 from tunebook.service.dashboard.signing_in import form_code, own_address
 
 

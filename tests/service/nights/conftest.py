@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tunebook.cache.database import upgrade
+from tunebook.cache.storage.database import upgrade
 from tunebook.cache.store import Store
 
 # The coordinator of the tests of its API, and the samples of those of the cache.

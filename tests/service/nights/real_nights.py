@@ -12,7 +12,7 @@ from pathlib import Path
 from running_coordinator import RunningCoordinator
 from stand_in_worker import TRIALS
 
-from tunebook.cache.client import Client
+from tunebook.cache.remote.client import Client
 from tunebook.service.nights.coordinator import PIPELINE, Coordinator, Patience
 from tunebook.service.nights.night import Clock, Night, night_name
 from tunebook.service.nights.night_file import read_night

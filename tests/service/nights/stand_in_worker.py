@@ -13,10 +13,10 @@ from types import TracebackType
 from cache_samples import COMPILER, candidates, conv, success
 
 from tunebook.cache.errors import LeaseLostError
-from tunebook.cache.fleet import ServedBoard
+from tunebook.cache.queue.fleet import ServedBoard
+from tunebook.cache.queue.submissions import ClaimedStage
 from tunebook.cache.records import Model, Task, Workload
 from tunebook.cache.store import RoundProposal, Store
-from tunebook.cache.submissions import ClaimedStage
 
 BOARD_CLASS = "rpi4"
 # Trials of a round, each faster than all before.

@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 import httpx
 import pytest
 
-from tunebook.cache.client import Client
 from tunebook.cache.errors import ServerError, UnreachableError
-from tunebook.cache.retries import Retries
+from tunebook.cache.remote.client import Client
+from tunebook.cache.remote.retries import Retries
 from tunebook.service.nights.coordinator import Coordinator, Patience
 from tunebook.service.nights.documents import BudgetDocument
 

@@ -13,11 +13,11 @@ from cache_samples import run_sql
 from real_nights import TARGET, Nights, View
 from stand_in_worker import SLOWEST, TRIALS, UNTUNED, StandInWorker, workload_of
 
+from tunebook.cache.access.tokens import Role
 from tunebook.cache.errors import BudgetError, ExitCode, ServerError, UsageError
+from tunebook.cache.queue.submissions import JobState
 from tunebook.cache.records import ErrorClass
 from tunebook.cache.store import Store
-from tunebook.cache.submissions import JobState
-from tunebook.cache.tokens import Role
 from tunebook.service.nights.night_progress import NightProgress
 from tunebook.service.nights.summary import NightSummary, exit_code
 

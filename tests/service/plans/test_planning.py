@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from tunebook.cache.database import upgrade
 from tunebook.cache.errors import BudgetError, TargetError
-from tunebook.cache.fleet import ServedBoard
 from tunebook.cache.keys import WorkloadKey
+from tunebook.cache.queue.fleet import ServedBoard
 from tunebook.cache.records import Candidate, Measurement, Model, Task, Workload
+from tunebook.cache.storage.database import upgrade
 from tunebook.cache.store import RoundProposal, Store
 from tunebook.service.plans.plan_documents import PlanDocument, PlanJobSubmission, PlanSubmission
 from tunebook.service.plans.planning import make_plan

@@ -13,12 +13,12 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "service" / "api"))
 from database_samples import Fill, Read, apply, functions, scheduled
 from running_coordinator import running_coordinator
 
-from tunebook.cache.client import Client
+from tunebook.cache.access.tokens import Role
 from tunebook.cache.misses import MissReason, ScheduleMissError
 from tunebook.cache.records import Candidate, Model
+from tunebook.cache.remote.client import Client
 from tunebook.cache.store import Store
 from tunebook.cache.targets import Target
-from tunebook.cache.tokens import Role
 from tunebook.tuner import TunebookDatabase
 from tunebook.tuner.builds.compile_model import compile_model
 from tunebook.tuner.splitting.prepare import PreparedModule, prepare

@@ -14,11 +14,11 @@ from interchange_samples import PROGRAMS, lines_of, stock_database
 from near_programs import A72, A76, random_traces, row_sums
 
 from tunebook.cache.errors import InterchangeError
-from tunebook.cache.imported_records import ImportedRecord
-from tunebook.cache.interchange import RECORDS, WORKLOADS
+from tunebook.cache.exchange.interchange import RECORDS, WORKLOADS
 from tunebook.cache.keys import ScheduleKey
 from tunebook.cache.records import Candidate, ErrorClass, Measurement, Model, Task, Workload
 from tunebook.cache.store import Store
+from tunebook.cache.stored.imported_records import ImportedRecord
 from tunebook.cache.work import RoundProposal
 from tunebook.tuner.hashing import module_hash
 from tunebook.tuner.interchange.foreign_programs import ForeignPrograms

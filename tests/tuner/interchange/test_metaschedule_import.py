@@ -24,12 +24,18 @@ from tvm.s_tir import Schedule
 from tvm.s_tir import meta_schedule as ms
 
 from tunebook.cache.errors import InterchangeError
-from tunebook.cache.imported_records import is_replayed
-from tunebook.cache.interchange import RECORDS, WORKLOADS, parse_workload, read_lines, workload_line
+from tunebook.cache.exchange.interchange import (
+    RECORDS,
+    WORKLOADS,
+    parse_workload,
+    read_lines,
+    workload_line,
+)
+from tunebook.cache.exchange.skipped_lines import SkippedLines, SkipReason
 from tunebook.cache.misses import MissReason
 from tunebook.cache.records import ErrorClass, Record, Source
-from tunebook.cache.skipped_lines import SkippedLines, SkipReason
 from tunebook.cache.store import Store
+from tunebook.cache.stored.imported_records import is_replayed
 from tunebook.cache.targets import Target
 from tunebook.tuner.hashing import module_hash
 from tunebook.tuner.interchange import metaschedule_import

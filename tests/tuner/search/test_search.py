@@ -12,7 +12,7 @@ from tvm.s_tir import Schedule, Trace
 from tunebook.cache.keys import ScheduleKey
 from tunebook.cache.records import Candidate, Measurement, Record, Task
 from tunebook.cache.targets import Target
-from tunebook.cache.traces import check_trace
+from tunebook.cache.untrusted.traces import check_trace
 from tunebook.tuner.hashing import module_hash
 from tunebook.tuner.llvm_targets import tvm_target
 from tunebook.tuner.search.cost_model import CostModel

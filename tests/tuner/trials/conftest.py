@@ -19,10 +19,10 @@ from tunebook.tuner.splitting.program import Program
 from tunebook.tuner.trials.build_pool import BuildPool
 from tunebook.tuner.trials.measuring import Measurer
 from tunebook.tuner.trials.trials import BoardAddress, BuildRequest, BuiltLibrary
-from tunebook.workers.emulated_board import emulated_board
-from tunebook.workers.emulated_sysroot import QEMU
-from tunebook.workers.local_board import local_board
-from tunebook.workers.tracker import RegisteredBoard, TrackerAddress, query_tracker
+from tunebook.workers.boards.emulated_board import emulated_board
+from tunebook.workers.boards.emulated_sysroot import QEMU
+from tunebook.workers.boards.local_board import local_board
+from tunebook.workers.boards.tracker import RegisteredBoard, TrackerAddress, query_tracker
 
 # These tests share modules of their own, which importlib mode does not look for.
 sys.path.insert(0, str(Path(__file__).parent))

@@ -18,7 +18,7 @@ from tunebook.cache.errors import BoardError
 from tunebook.tuner.trials.board_session import BoardSession
 from tunebook.tuner.trials.board_tracker import identity, request_board
 from tunebook.tuner.trials.trials import BoardAddress
-from tunebook.workers.tracker import running_tracker
+from tunebook.workers.boards.tracker import running_tracker
 
 Serve = Callable[[socket.socket], None]
 BOARD_CLASS = "rpi4"

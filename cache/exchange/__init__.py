@@ -1,0 +1,1 @@
+"""MetaSchedule's files, read and written as text."""

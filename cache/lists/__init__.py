@@ -1,0 +1,1 @@
+"""What is stored, a page at a time."""

@@ -1,0 +1,1 @@
+"""Jobs, rounds, slots, leases and budgets: the database is the queue."""

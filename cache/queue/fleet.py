@@ -1,0 +1,126 @@
+"""The workers that are there now, and the boards that they have."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import delete, select, update
+from sqlalchemy.orm import Session
+
+from tunebook.cache.queue.leases import Holder, Lease, LeaseObserver
+from tunebook.cache.queue.shared_budgets import in_utc
+from tunebook.cache.storage.database import Database
+from tunebook.cache.storage.identities import insert_missing
+from tunebook.cache.storage.tables import WorkerRow, now
+
+
+@dataclass(frozen=True)
+class ServedBoard:
+    """A board that a worker has: its class, its own name, and what it said of itself last
+    (governor, frequency, temperature, load), where it says anything."""
+
+    board_class: str
+    board: str
+    emulated: bool
+    cores: int
+    state: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class WorkerPresence:
+    """A worker that is alive. `activity` is what it does now, in a few words."""
+
+    name: str
+    host: str
+    boards: tuple[ServedBoard, ...]
+    activity: str
+    compiler: str
+    started_at: datetime
+
+
+class Fleet:
+    """The workers that are there now, and the boards that they have.
+
+    A worker is alive while the beat of its row moves on this process's monotonic clock, and dead at
+    once when it was a process of this machine that is gone. One that this process sees for the
+    first time is alive. The wall clock decides nothing.
+    """
+
+    def __init__(self, database: Database, observer: LeaseObserver) -> None:
+        self._database = database
+        self._observer = observer
+
+    def announce(
+        self, name: str, boards: Sequence[ServedBoard], activity: str = "", compiler: str = ""
+    ) -> None:
+        """Says that this process is there as the worker `name`, with these boards; to be said again
+        well within each lease. The rows of workers that died are cleared away."""
+        values: dict[str, Any] = {
+            "host": socket.gethostname(),
+            "holder": str(Holder.this_process()),
+            "boards": [asdict(board) for board in boards],
+            "activity": activity,
+            "compiler": compiler,
+        }
+        with self._database.writing() as session:
+            if insert_missing(session, WorkerRow, {"name": name, **values}):
+                self._clear_dead(session)
+                return
+            session.execute(
+                update(WorkerRow)
+                .where(WorkerRow.name == name, WorkerRow.holder != values["holder"])
+                .values(started_at=now())
+            )
+            session.execute(
+                update(WorkerRow)
+                .where(WorkerRow.name == name)
+                .values(beat=WorkerRow.beat + 1, **values)
+            )
+
+    def leave(self, name: str) -> None:
+        """The worker stops: it serves nobody any more."""
+        with self._database.writing() as session:
+            session.execute(delete(WorkerRow).where(WorkerRow.name == name))
+
+    def workers(self) -> tuple[WorkerPresence, ...]:
+        """Those that are alive, by name."""
+        with self._database.reading() as session:
+            return tuple(map(_presence, self._alive(session)))
+
+    def serves(self, board_class: str) -> bool:
+        """Whether a worker that is alive has a board of this class."""
+        with self._database.reading() as session:
+            return board_class in self.served_classes(session)
+
+    def served_classes(self, session: Session) -> frozenset[str]:
+        """The board classes of all workers that are alive."""
+        return frozenset(
+            board["board_class"] for row in self._alive(session) for board in row.boards
+        )
+
+    def _alive(self, session: Session) -> list[WorkerRow]:
+        rows = session.scalars(select(WorkerRow).order_by(WorkerRow.name)).all()
+        dead = set(self._observer.dead(rows))
+        return [row for row in rows if Lease.of(row) not in dead]
+
+    def _clear_dead(self, session: Session) -> None:
+        rows = session.scalars(select(WorkerRow).order_by(WorkerRow.name)).all()
+        for lease in self._observer.dead(rows):
+            session.execute(
+                delete(WorkerRow).where(WorkerRow.name == lease.id, WorkerRow.beat == lease.beat)
+            )
+
+
+def _presence(row: WorkerRow) -> WorkerPresence:
+    return WorkerPresence(
+        name=row.name,
+        host=row.host,
+        boards=tuple(ServedBoard(**board) for board in row.boards),
+        activity=row.activity,
+        compiler=row.compiler,
+        started_at=in_utc(row.started_at),
+    )

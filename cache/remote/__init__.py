@@ -1,0 +1,1 @@
+"""A coordinator elsewhere, as Python asks it."""

@@ -1,0 +1,1 @@
+"""What was looked up, what was missed, and what workers did."""

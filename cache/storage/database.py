@@ -1,0 +1,267 @@
+"""The database behind the store: SQLite by default, PostgreSQL for a fleet.
+
+Every transaction states what it is for. A read takes one snapshot; a write takes SQLite's write
+lock at once (`BEGIN IMMEDIATE`): with the driver's own deferred transactions concurrent writers
+lose updates without an error. Faults of the database come out as one-line DatabaseErrors.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sqlite3
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import platformdirs
+from sqlalchemy import Connection, Engine, PoolProxiedConnection, create_engine, event, select
+from sqlalchemy.engine import URL, make_url
+from sqlalchemy.exc import ArgumentError, NoSuchModuleError, SQLAlchemyError
+from sqlalchemy.orm import Session
+
+from tunebook.cache.errors import DatabaseError
+from tunebook.cache.storage.database_faults import explain
+from tunebook.cache.storage.schema import HEAD, check_version, create_schema, is_empty, version_of
+
+BUSY_TIMEOUT_MS = 30_000
+_WRITES = "tunebook_writes"
+_CHANGES_SCHEMA = "tunebook_changes_schema"
+
+
+def default_path() -> Path:
+    """Where the database of this user lives unless told otherwise."""
+    return platformdirs.user_data_path("tunebook", appauthor=False) / "tunebook.db"
+
+
+def _without_password(text: str) -> str:
+    """Of a URL that cannot be parsed: errors end up in logs."""
+    return re.sub(r":[^:/@]*@", ":***@", text)
+
+
+def parse_url(text: str | None) -> URL:
+    """Reads a database URL, or a plain path of a SQLite file; None is the user's own.
+
+    Raises DatabaseError when it is neither, or names a kind of database other than the two.
+    """
+    if not text:
+        return URL.create("sqlite", database=str(default_path()))
+    if "://" not in text:
+        return URL.create("sqlite", database=str(Path(text).expanduser()))
+    try:
+        url = make_url(text)
+    except (ArgumentError, ValueError):
+        raise DatabaseError(
+            f"{_without_password(text)!r} is no database URL; give a path or postgresql://..."
+        ) from None
+    if url.drivername in ("postgresql", "postgres"):
+        return url.set(drivername="postgresql+psycopg")
+    if url.drivername in ("postgresql+psycopg", "sqlite"):
+        return url
+    raise DatabaseError(
+        f"a {url.drivername} database is not supported; give the path of a SQLite file, "
+        "or postgresql://..."
+    )
+
+
+class Database:
+    """An open database; `reading` and `writing` give sessions. Safe to share between threads,
+    not across a fork."""
+
+    def __init__(self, url: URL, engine: Engine) -> None:
+        self.name = _name(url)
+        self.is_file = engine.dialect.name == "sqlite"
+        self._engine = engine
+        self._write_engine = engine.execution_options(**{_WRITES: True})
+        self._schema_engine = engine.execution_options(**{_WRITES: True, _CHANGES_SCHEMA: True})
+        self._listener: Callable[[str, float], None] | None = None
+        self._read_engine = engine
+        if engine.dialect.name == "postgresql":
+            self._read_engine = engine.execution_options(isolation_level="REPEATABLE READ")
+
+    @classmethod
+    def open(cls, text: str | None, *, read_only: bool = False) -> Database:
+        """Opens a database of this version; a SQLite file that is not there yet is created.
+
+        Raises DatabaseError when it cannot be reached, is of another version, or is none.
+        """
+        url = parse_url(text)
+        database = cls._connect(url, read_only=read_only)
+        try:
+            with database.explained(), database._engine.connect() as connection:
+                empty = is_empty(connection)
+            if empty and url.drivername == "sqlite" and not read_only:
+                database._create_schema()
+            with database.explained(), database._engine.connect() as connection:
+                check_version(connection, database.name)
+        except BaseException:
+            database.close()
+            raise
+        return database
+
+    @classmethod
+    def _connect(cls, url: URL, *, read_only: bool) -> Database:
+        if url.drivername == "sqlite":
+            return cls(url, _sqlite_engine(url, read_only=read_only))
+        try:
+            return cls(url, create_engine(url, pool_pre_ping=True))
+        except (ModuleNotFoundError, NoSuchModuleError):
+            raise DatabaseError(
+                "PostgreSQL needs its driver: pip install 'tunebook[postgresql]'"
+            ) from None
+
+    @property
+    def url(self) -> str:
+        """What opens this database again, with the password where there is one."""
+        return self._engine.url.render_as_string(hide_password=False)
+
+    def close(self) -> None:
+        self._engine.dispose()
+
+    def listen(self, listener: Callable[[str, float], None]) -> None:
+        """Tells how long each transaction takes from now on: `read` or `write`, and seconds."""
+        self._listener = listener
+
+    @contextmanager
+    def reading(self) -> Iterator[Session]:
+        """A session that reads one snapshot."""
+        with self._timed("read"), self.explained(), Session(self._read_engine) as session:
+            yield session
+
+    @contextmanager
+    def writing(self) -> Iterator[Session]:
+        """A session that commits when left, and rolls back on an exception."""
+        with (
+            self._timed("write"),
+            self.explained(),
+            Session(self._write_engine) as session,
+            session.begin(),
+        ):
+            yield session
+
+    @contextmanager
+    def _timed(self, kind: str) -> Iterator[None]:
+        started = time.perf_counter()
+        try:
+            yield
+        finally:
+            if self._listener is not None:
+                self._listener(kind, time.perf_counter() - started)
+
+    def _create_schema(self) -> str | None:
+        """Runs the migrations that are missing; gives the version before, None for none."""
+        try:
+            with self.explained(), self._schema_engine.begin() as connection:
+                before = None if is_empty(connection) else version_of(connection, self.name)
+                create_schema(connection)
+            return before
+        finally:
+            # Its connection does not check foreign keys.
+            self._engine.dispose()
+
+    def check_reachable(self) -> None:
+        """Raises DatabaseError where it does not answer, or is a file that is gone."""
+        if self.is_file and not Path(self.name).exists():
+            # Connections that are open would go on in a file that nobody else sees.
+            raise DatabaseError(f"the database {self.name} is gone; restore it, then start again")
+        with self.reading() as session:
+            session.execute(select(1))
+
+    def check_schema(self) -> None:
+        """Raises DatabaseError where it is not, or no longer, of this version."""
+        with self.explained(), self._engine.connect() as connection:
+            check_version(connection, self.name)
+
+    def connect(self) -> PoolProxiedConnection:
+        """A connection outside of any transaction, for who closes it."""
+        return self._engine.raw_connection()
+
+    @contextmanager
+    def explained(self) -> Iterator[None]:
+        """Makes what the driver raises meanwhile a DatabaseError."""
+        try:
+            yield
+        except (SQLAlchemyError, sqlite3.Error) as error:
+            raise explain(error, self.name) from error
+
+
+def upgrade(text: str | None) -> tuple[str | None, str]:
+    """Brings a database to this version's schema; gives the versions before and after.
+
+    The first is None for an empty database. Raises DatabaseError for a newer one.
+    """
+    url = parse_url(text)
+    database = Database._connect(url, read_only=False)
+    try:
+        return database._create_schema(), HEAD
+    finally:
+        database.close()
+
+
+def _name(url: URL) -> str:
+    if url.drivername == "sqlite":
+        return url.database or ":memory:"
+    return url.render_as_string(hide_password=True)
+
+
+def _sqlite_engine(url: URL, *, read_only: bool) -> Engine:
+    if not url.database or url.database == ":memory:":
+        raise DatabaseError("a database in memory cannot be shared; give the path of a file")
+    path = Path(url.database)
+    if read_only:
+        if not path.exists():
+            raise DatabaseError(f"there is no database at {path}; tune first, or give --db")
+        url = url.set(
+            database=f"file:{quote(str(path))}", query={"uri": "true", **_read_only_mode(path)}
+        )
+    else:
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise DatabaseError(
+                f"cannot create the folder {path.parent} for the database: {error.strerror}; "
+                "give another one with --db"
+            ) from None
+    engine = create_engine(url)
+    event.listen(engine, "connect", _prepare_read_only if read_only else _prepare)
+    event.listen(engine, "begin", _begin)
+    return engine
+
+
+def _read_only_mode(path: Path) -> dict[str, str]:
+    """SQLite needs to create `-shm` beside a WAL database even to read it; where it may not and
+    no log is left from a writer, the file can be read as it is."""
+    log = path.with_name(path.name + "-wal")
+    if not os.access(path.parent, os.W_OK) and not log.exists():
+        return {"mode": "ro", "immutable": "1"}
+    return {"mode": "ro"}
+
+
+def _prepare(connection: Any, _: Any) -> None:
+    _prepare_read_only(connection, _)
+    cursor = connection.cursor()
+    cursor.execute("PRAGMA journal_mode = WAL")
+    # In WAL mode this loses no committed transaction when a process dies, only on a power cut.
+    cursor.execute("PRAGMA synchronous = NORMAL")
+    cursor.close()
+
+
+def _prepare_read_only(connection: Any, _: Any) -> None:
+    # No transaction of the driver's own: `_begin` says which kind is wanted.
+    connection.isolation_level = None
+    cursor = connection.cursor()
+    cursor.execute(f"PRAGMA busy_timeout = {BUSY_TIMEOUT_MS}")
+    cursor.execute("PRAGMA foreign_keys = ON")
+    cursor.close()
+
+
+def _begin(connection: Connection) -> None:
+    options = connection.get_execution_options()
+    if options.get(_CHANGES_SCHEMA, False):
+        # A table that is altered is copied and dropped while others refer to it; inside of a
+        # transaction this could not be said any more.
+        connection.exec_driver_sql("PRAGMA foreign_keys = OFF")
+    connection.exec_driver_sql("BEGIN IMMEDIATE" if options.get(_WRITES, False) else "BEGIN")

@@ -1,0 +1,1 @@
+"""Models, workloads and records as the database has them."""

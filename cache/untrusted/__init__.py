@@ -1,0 +1,1 @@
+"""What comes from outside and is run or replayed only where it is on a list."""

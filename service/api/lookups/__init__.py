@@ -1,0 +1,1 @@
+"""Look-ups answered from memory while they hold, and each one counted."""

@@ -1,0 +1,1 @@
+"""Errors as documents of type application/problem+json."""

@@ -1,0 +1,1 @@
+"""The processes beside the coordinator's own: workers, and what needs TVM."""

@@ -1,0 +1,1 @@
+"""Boards: this machine, an emulated one, and those behind a tracker."""

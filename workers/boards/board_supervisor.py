@@ -1,0 +1,202 @@
+"""Keeps a board at its tracker: starts its agent, watches its registration, starts it anew.
+
+An agent is judged by what the tracker says, not by whether its process exists: a process that
+lives and is not registered, or whose beat does not move, serves nobody.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import secrets
+import subprocess
+import tempfile
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+
+from tunebook.cache.errors import BoardError
+from tunebook.workers.boards.child_processes import log_tail, start_child, stop_child
+from tunebook.workers.boards.tracker import TrackerAddress, query_tracker
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class AgentCommand:
+    """How to start a board agent: everything before the agent's own options."""
+
+    command: Sequence[str]
+    environment: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class SupervisionLimits:
+    """Seconds: for an agent to appear at the tracker, for its beat to stand still, between looks
+    until it appeared and after, and of the first and longest pause before it is started anew."""
+
+    appear: float = 30.0
+    silence: float = 15.0
+    look: float = 0.1
+    # Each look is work beside whatever is measured on this machine.
+    watch: float = 1.0
+    first_pause: float = 0.2
+    longest_pause: float = 30.0
+
+
+# An agent that fails this often without ever appearing is not started again by `start`.
+ATTEMPTS_AT_START = 3
+
+
+class BoardSupervisor:
+    """A board of `board_class` at `tracker`, kept there from entering to leaving the context."""
+
+    def __init__(
+        self,
+        agent: AgentCommand,
+        tracker: TrackerAddress,
+        board_class: str,
+        *,
+        name: str | None = None,
+        host: str = "127.0.0.1",
+        limits: SupervisionLimits | None = None,
+    ) -> None:
+        self._agent = agent
+        self._tracker = tracker
+        self._board_class = board_class
+        self._name = name
+        self._host = host
+        self._limits = limits or SupervisionLimits()
+        self._stopping = threading.Event()
+        self._appeared = threading.Event()
+        self._gave_up = threading.Event()
+        self._tracker_lost = False
+        self._thread = threading.Thread(target=self._keep, name="board-supervisor", daemon=True)
+        self._folder = tempfile.TemporaryDirectory(prefix="tunebook-board-")
+        self._log = Path(self._folder.name, "agent.log")
+
+    def __enter__(self) -> BoardSupervisor:
+        self.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.stop()
+
+    def start(self) -> None:
+        """Return when the board is registered; BoardError when that does not come to pass."""
+        try:
+            query_tracker(self._tracker)
+            self._thread.start()
+            self._wait_until_appeared()
+        except BaseException:
+            self.stop()
+            raise
+
+    def stop(self) -> None:
+        """End the agent and its sessions."""
+        self._stopping.set()
+        if self._thread.is_alive():
+            self._thread.join()
+        self._folder.cleanup()
+
+    def _wait_until_appeared(self) -> None:
+        deadline = time.monotonic() + self._limits.appear
+        while not self._appeared.wait(self._limits.look):
+            if self._gave_up.is_set() or time.monotonic() > deadline:
+                raise BoardError(
+                    f"no board of class {self._board_class!r} came up at the tracker "
+                    f"{self._tracker}; the log of its agent ends: {log_tail(self._log)}"
+                )
+
+    def _keep(self) -> None:
+        pause = self._limits.first_pause
+        attempts = 0
+        while not self._stopping.is_set():
+            if self._run_agent():
+                pause, attempts = self._limits.first_pause, 0
+            else:
+                attempts += 1
+            if attempts >= ATTEMPTS_AT_START and not self._appeared.is_set():
+                self._gave_up.set()
+                return
+            if self._stopping.wait(pause):
+                return
+            logger.warning("board %s: starting its agent again", self._board_class)
+            pause = min(pause * 2, self._limits.longest_pause)
+
+    def _run_agent(self) -> bool:
+        """Run one agent until it has to be replaced; whether it ever appeared at the tracker."""
+        agent_id = secrets.token_hex(8)
+        try:
+            process = self._start_agent(agent_id)
+        except OSError as error:
+            self._note(f"the agent cannot be started: {error}")
+            return False
+        try:
+            return self._watch(process, agent_id)
+        finally:
+            stop_child(process)
+
+    def _start_agent(self, agent_id: str) -> subprocess.Popen[bytes]:
+        options = [
+            f"--tracker={self._tracker}",
+            f"--key={self._board_class}",
+            f"--host={self._host}",
+            f"--work-folder={self._folder.name}",
+            f"--agent-id={agent_id}",
+            f"--parent-pid={os.getpid()}",
+        ]
+        if self._name is not None:
+            options.append(f"--name={self._name}")
+        return start_child(
+            [*self._agent.command, *options],
+            folder=Path(self._folder.name),
+            log=self._log,
+            environment=self._agent.environment,
+        )
+
+    def _watch(self, process: subprocess.Popen[bytes], agent_id: str) -> bool:
+        last_beat = 0
+        moved_at = time.monotonic()
+        while not self._stopping.wait(self._limits.watch if last_beat else self._limits.look):
+            if process.poll() is not None:
+                self._note(f"the agent ended with exit code {process.returncode}")
+                break
+            beat = self._beat_of(agent_id)
+            now = time.monotonic()
+            if beat is None or beat != last_beat:
+                # Where the tracker does not answer, nothing speaks against the agent.
+                moved_at = now
+            elif now - moved_at > (self._limits.silence if last_beat else self._limits.appear):
+                self._note("the agent lives but its beat at the tracker stands still")
+                break
+            if beat:
+                last_beat = beat
+                self._appeared.set()
+        return last_beat > 0
+
+    def _beat_of(self, agent_id: str) -> int | None:
+        """The agent's beat, 0 when it is not registered, None when the tracker cannot say."""
+        try:
+            boards = query_tracker(self._tracker).boards
+        except BoardError as error:
+            # Each look would say it again.
+            if not self._tracker_lost:
+                logger.warning("%s", error)
+            self._tracker_lost = True
+            return None
+        self._tracker_lost = False
+        return next((board.beat for board in boards if board.agent_id == agent_id), 0)
+
+    def _note(self, text: str) -> None:
+        logger.warning("board %s: %s", self._board_class, text)
+        with self._log.open("a") as log:
+            log.write(f"{text}\n")

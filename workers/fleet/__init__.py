@@ -1,0 +1,1 @@
+"""The worker that serves a coordinator's jobs."""

@@ -1,0 +1,164 @@
+"""The workbenches that a worker keeps open: one for each target on each class of boards."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from dataclasses import dataclass, field
+
+from tunebook.cache.store import Store
+from tunebook.cache.targets import Target
+from tunebook.tuner.trials.build_pool import BuildPool
+from tunebook.workers.boards.board_classes import BoardClass
+from tunebook.workers.rounds.phase_times import PhaseClock
+from tunebook.workers.rounds.proposals import SearchProposer
+from tunebook.workers.rounds.round_runner import RoundRunner, RoundWatch
+from tunebook.workers.rounds.workbench import Workbench, WorkerSettings, workbench_on
+
+# Of those that nobody uses, so many stay open: each has a process that measures.
+_MOST_OPEN = 3
+
+
+class SharedBuilds:
+    """The build processes of all workbenches, started when the first needs them."""
+
+    def __init__(self, opens: Callable[[], AbstractContextManager[BuildPool]]) -> None:
+        self._opens = opens
+        self._lock = threading.Lock()
+        self._stack = ExitStack()
+        self._pool: BuildPool | None = None
+        self._closed = False
+
+    def pool(self) -> BuildPool:
+        """The processes. Raises RuntimeError once they were closed."""
+        with self._lock:
+            if self._closed:
+                raise RuntimeError("the build processes of this worker were closed")
+            if self._pool is None:
+                self._pool = self._stack.enter_context(self._opens())
+            return self._pool
+
+    def close(self) -> None:
+        """Ends them, and what they build."""
+        with self._lock:
+            self._closed = True
+            self._stack.close()
+
+
+@dataclass
+class OpenWorkbench:
+    """A workbench with what searches on it; `users` are the loops that work there now."""
+
+    bench: Workbench
+    runner: RoundRunner
+    board_class: str
+    stack: ExitStack = field(repr=False)
+    users: int = 0
+
+
+class OpenWorkbenches:
+    """Workbenches of one lane, opened when first needed and closed when others were used since."""
+
+    def __init__(
+        self,
+        store: Store,
+        builds: SharedBuilds,
+        settings: WorkerSettings,
+        watch: RoundWatch,
+        *,
+        side_by_side: int,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._store = store
+        self._builds = builds
+        self._settings = settings
+        self._watch = watch
+        self._side_by_side = side_by_side
+        self._monotonic = monotonic
+        self._lock = threading.Lock()
+        self._alone = threading.Lock()
+        self._open: OrderedDict[tuple[str, str], OpenWorkbench] = OrderedDict()
+
+    @contextmanager
+    def use(self, board_class: BoardClass, target: Target) -> Iterator[OpenWorkbench]:
+        """The workbench for a target on boards of a class.
+
+        Raises BoardError when no board can be had, and TunebookError when this machine cannot
+        build.
+        """
+        with self._lock:
+            one = self._take(board_class, target)
+            one.users += 1
+        # A board that was expected elsewhere may turn out to be this machine.
+        alone = self._alone if one.bench.board.shares_host else nullcontext()
+        try:
+            with alone:
+                yield one
+        finally:
+            with self._lock:
+                one.users -= 1
+
+    def give_boards_back(self) -> None:
+        """Lets others have the boards, until they are used here again."""
+        with self._lock:
+            idle = [one for one in self._open.values() if one.users == 0]
+            for one in idle:
+                one.bench.measurer.give_board_back()
+
+    def end_at_once(self) -> None:
+        """Ends what is measured now; whoever waits for it learns that it was lost. Takes no lock:
+        it is for another thread than those that work here."""
+        for one in tuple(self._open.values()):
+            one.bench.measurer.close()
+
+    def close(self) -> None:
+        """Closes all."""
+        with self._lock:
+            while self._open:
+                self._open.popitem(last=False)[1].stack.close()
+
+    def _take(self, board_class: BoardClass, target: Target) -> OpenWorkbench:
+        place = (board_class.name, str(target))
+        one = self._open.get(place)
+        if one is None:
+            # Another target's session would keep the board that measuring the peak needs.
+            self._free_board(board_class.name)
+            one = self._open[place] = self._new(board_class, target)
+            self._close_oldest()
+        else:
+            self._open.move_to_end(place)
+            self._free_board(board_class.name, but=one)
+        return one
+
+    def _free_board(self, board_class: str, but: OpenWorkbench | None = None) -> None:
+        for one in self._open.values():
+            if one is not but and one.board_class == board_class and one.users == 0:
+                one.bench.measurer.give_board_back()
+
+    def _close_oldest(self) -> None:
+        unused = [place for place, one in self._open.items() if one.users == 0]
+        for place in unused[: max(0, len(self._open) - _MOST_OPEN)]:
+            if place != next(reversed(self._open)):
+                self._open.pop(place).stack.close()
+
+    def _new(self, board_class: BoardClass, target: Target) -> OpenWorkbench:
+        clock = PhaseClock(self._monotonic)
+        with ExitStack() as stack:
+            bench = stack.enter_context(
+                workbench_on(
+                    self._builds.pool(),
+                    self._store,
+                    target,
+                    board_class.open(),
+                    self._settings,
+                    clock,
+                )
+            )
+            proposer = SearchProposer.on(bench, self._store, target, self._settings)
+            runner = RoundRunner(
+                self._store, bench, proposer, self._watch, side_by_side=self._side_by_side
+            )
+            return OpenWorkbench(bench, runner, board_class.name, stack.pop_all())

@@ -1,0 +1,1 @@
+"""Missing schedules made from near ones, without a search."""

@@ -1,0 +1,1 @@
+"""Rounds: proposed, claimed, built, measured and verified on a workbench."""
