@@ -12,7 +12,7 @@ class Limits:
     """How much one request, and one client, may ask for.
 
     Bodies that are read at once hold `held_bytes` at most; each has to arrive within `body_seconds`
-    (uploads of models take as long as they do). `unknown_body_bytes` is for whoever shows no token.
+    (of models and archives: each piece). `unknown_body_bytes` is for whoever shows no token.
     `answer_bytes` is what answers to look-ups take that are kept in memory.
     A rate is requests a second with a burst of so many at once; those of tokens are counted for
     each token, those of addresses for whoever shows none, or one that is not good.

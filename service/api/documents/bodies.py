@@ -75,7 +75,9 @@ class BodyReader:
         except asyncio.CancelledError:
             if not late:
                 raise
-            raise Problem("request-timeout", "the body of the request did not arrive") from None
+            raise Problem(
+                "request-timeout", "the body of the request did not arrive; send it again"
+            ) from None
         finally:
             timer.cancel()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import zlib
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -32,7 +33,8 @@ class BodyLimits:
         streamed = self._streamed_bytes(scope)
         if streamed is not None:
             _refuse_packed(encoding)
-            await self._app(scope, _counted(receive, length, streamed), send)
+            receive = _in_time(_counted(receive, length, streamed), self._limits.body_seconds)
+            await self._app(scope, receive, send)
             return
         if encoding not in ("", "identity", "gzip"):
             raise _unsupported(encoding)
@@ -133,6 +135,27 @@ def _counted(receive: Receive, declared: int, limit: int) -> Receive:
         return message
 
     return receive_counted
+
+
+def _in_time(receive: Receive, seconds: float) -> Receive:
+    """Hands on what arrives, and gives up where nothing does for so long while there is more."""
+    is_whole = False
+
+    async def receive_in_time() -> Message:
+        nonlocal is_whole
+        if is_whole:
+            return await receive()
+        try:
+            message = await asyncio.wait_for(receive(), seconds)
+        except asyncio.TimeoutError:
+            raise Problem(
+                "request-timeout",
+                f"nothing more of the body arrived within {seconds:g} s; send it again",
+            ) from None
+        is_whole = not message.get("more_body", False)
+        return message
+
+    return receive_in_time
 
 
 def _unpacked_headers(scope: Scope, length: int) -> list[tuple[bytes, bytes]]:

@@ -99,7 +99,10 @@ class ForeignRequests:
             return
         if not scope["path"].startswith(API):
             if origin is None:
-                raise Problem("cross-site", "the request says of no page that it came from there")
+                raise Problem(
+                    "cross-site",
+                    "the request says of no page that it came from there; programs use /api/v1",
+                )
         elif has_body:
             _check_content(scope, content_type)
 

@@ -210,13 +210,16 @@ def _http_problem(request: Request, error: HTTPException) -> Problem:
     if kind is None:
         kind = "bad-request" if error.status_code < 500 else "failure"
     method, path = request.method, request.url.path
+    allowed = ", ".join(_allowed_methods(request)) if kind == "method-not-allowed" else ""
     details = {
+        # What FastAPI says of JSON with numbers or a nesting beyond what is read.
+        "bad-request": f"{error.detail}; send JSON in UTF-8, not nested by the thousand",
         "not-found": f"there is nothing at {path}; /api/v1/openapi.json lists the addresses",
-        "method-not-allowed": f"{method} cannot be done to {path}",
+        "method-not-allowed": f"{method} cannot be done to {path}; it takes {allowed}",
     }
     headers = dict(error.headers or {})
     if kind == "method-not-allowed":
-        headers["Allow"] = ", ".join(_allowed_methods(request))
+        headers["Allow"] = allowed
     return Problem(kind, details.get(kind, str(error.detail)), headers=headers)
 
 

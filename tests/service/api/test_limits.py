@@ -219,11 +219,13 @@ async def no_answer(scope: Scope, receive: Receive, send: Send) -> None:
     await receive()
 
 
-def ask(limited: BodyLimits, receive: Receive) -> Coroutine[Any, Any, None]:
+def ask(
+    limited: BodyLimits, receive: Receive, method: str = "POST", path: str = "/"
+) -> Coroutine[Any, Any, None]:
     async def send(message: Message) -> None:
         raise AssertionError("nothing is answered here")
 
-    scope = {"type": "http", "method": "POST", "path": "/", "headers": [], "state": {"token": 1}}
+    scope = {"type": "http", "method": method, "path": path, "headers": [], "state": {"token": 1}}
     return limited(scope, receive, send)
 
 
@@ -235,6 +237,28 @@ def test_a_body_that_does_not_arrive_is_given_up() -> None:
     limited = BodyLimits(no_answer, limits=Limits(body_seconds=0.01))
     with pytest.raises(Problem) as raised:
         asyncio.run(ask(limited, nothing))
+    assert raised.value.status == 408
+
+
+@pytest.mark.parametrize(
+    ("method", "path"), [("PUT", "/api/v1/models/" + "0" * 64), ("POST", "/api/v1/import")]
+)
+def test_an_upload_of_which_nothing_more_arrives_is_given_up(method: str, path: str) -> None:
+    pieces = [{"type": "http.request", "body": b"x", "more_body": True}]
+
+    async def stalling() -> Message:
+        if pieces:
+            return pieces.pop()
+        await asyncio.sleep(3600)
+        raise AssertionError("it was waited for")
+
+    async def read_all(scope: Scope, receive: Receive, send: Send) -> None:
+        while (await receive())["more_body"]:
+            pass
+
+    limited = BodyLimits(read_all, limits=Limits(body_seconds=0.05))
+    with pytest.raises(Problem) as raised:
+        asyncio.run(ask(limited, stalling, method=method, path=path))
     assert raised.value.status == 408
 
 

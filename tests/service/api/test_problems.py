@@ -82,6 +82,7 @@ def test_an_address_or_method_that_is_not_there_is_a_problem(
     assert problem_of(response) == kind
     if status == 405:
         assert "GET" in response.headers["allow"]
+        assert "it takes GET, POST" in response.json()["detail"]
 
 
 def test_a_field_that_cannot_be_read_is_named_with_its_place(
@@ -91,6 +92,17 @@ def test_a_field_that_cannot_be_read_is_named_with_its_place(
     assert problem_of(response) == "invalid"
     places = {error["where"] for error in response.json()["errors"]}
     assert "body.trials" in places
+
+
+@pytest.mark.parametrize("body", ["[" * 100_000, '{"target": ' + "9" * 5000 + "}"])
+def test_json_beyond_what_is_read_is_refused_with_what_to_do(
+    make_client: MakeClient, problem_of: ProblemOf, body: str
+) -> None:
+    response = make_client(Role.ADMIN).post(
+        "/api/v1/lookups", content=body, headers={"Content-Type": "application/json"}
+    )
+    assert (response.status_code, problem_of(response)) == (400, "bad-request")
+    assert "send JSON" in response.json()["detail"]
 
 
 def test_a_long_list_of_faults_is_cut(make_client: MakeClient, problem_of: ProblemOf) -> None:
