@@ -9,11 +9,13 @@ from typing import Any
 
 import pytest
 
+from tunebook.cache.errors import ModelError, TunebookError
 from tunebook.cache.records import Model
 from tunebook.tuner.importing.frontend import read_model
 from tunebook.tuner.llvm_targets import host_target
 from tunebook.tuner.splitting.prepare import prepare
 from tunebook.tuner.splitting.split import split_model
+from tunebook.workers.fleet import untrusted_models
 from tunebook.workers.fleet.untrusted_models import (
     NotWantedError,
     SplitLimits,
@@ -127,3 +129,13 @@ def test_a_model_that_nobody_wants_any_more_is_left(
     path = onnx_models.save(tmp_path / "0a1b.onnx", onnx_models.convolution())
     with pytest.raises(NotWantedError):
         split(path, wanted=lambda: False)
+
+
+def test_a_process_that_does_not_start_is_not_the_fault_of_the_model(
+    split: Split, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The fault is faked: a module that ends at once stands for a machine without memory."""
+    monkeypatch.setattr(untrusted_models, "_MODULE", "tunebook.workers")
+    with pytest.raises(TunebookError) as failed:
+        split(tmp_path / "0a1b.onnx")
+    assert not isinstance(failed.value, ModelError)

@@ -27,7 +27,8 @@ from tunebook.workers.rounds.workbench import WorkerSettings, open_build_pool
 _log = logging.getLogger(__name__)
 
 _LOOK_SECONDS = 1.0
-# From being told to stop to having left: what is in C++ by then is left to the kernel.
+# From being told to stop to giving back what is held, over all lanes: what is in C++ by then is
+# left to the kernel.
 _LEAVING_SECONDS = 3.0
 # Building and measuring overlap where the boards are other machines.
 _LOOPS_ELSEWHERE = 2
@@ -125,7 +126,8 @@ class _FleetWorker:
             lane.end_at_once()
         self._builds.close()
         try:
-            ended = [lane.leave(_LEAVING_SECONDS) for lane in self._lanes]
+            until = self._context.monotonic() + _LEAVING_SECONDS
+            ended = [lane.leave(until) for lane in self._lanes]
         except DatabaseError as error:
             _log.warning("what was held is given back once its leases die: %s", error)
             return False

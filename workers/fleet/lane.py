@@ -89,11 +89,11 @@ class Lane:
         """Ends what is measured now; the worker's stop is set before."""
         self._benches.end_at_once()
 
-    def leave(self, seconds: float) -> bool:
-        """Waits for its loops to end, and lets go of what it holds; whether they ended, and nothing
-        of it is left."""
+    def leave(self, until: float) -> bool:
+        """Waits for its loops to end, until a moment of the monotonic clock at most, and lets go of
+        what it holds; whether they ended, and nothing of it is left."""
         for thread in self._threads:
-            thread.join(seconds)
+            thread.join(max(0.0, until - self._context.monotonic()))
         self._release(tuple(self._releases))
         if any(thread.is_alive() for thread in self._threads):
             return False

@@ -20,6 +20,9 @@ from tunebook.workers.rounds.workbench import Workbench, WorkerSettings, workben
 
 # Of those that nobody uses, so many stay open: each has a process that measures.
 _MOST_OPEN = 3
+# A workbench keeps what its search has learnt, and the programs of all tasks it has seen: after so
+# many uses it is opened anew, from what is stored.
+_MOST_USES = 2000
 
 
 class SharedBuilds:
@@ -50,13 +53,15 @@ class SharedBuilds:
 
 @dataclass
 class OpenWorkbench:
-    """A workbench with what searches on it; `users` are the loops that work there now."""
+    """A workbench with what searches on it; `place` are its board class and target, `users` the
+    loops that work there now, `uses` how often it was taken."""
 
     bench: Workbench
     runner: RoundRunner
-    board_class: str
+    place: tuple[str, str]
     stack: ExitStack = field(repr=False)
     users: int = 0
+    uses: int = 0
 
 
 class OpenWorkbenches:
@@ -71,6 +76,7 @@ class OpenWorkbenches:
         *,
         side_by_side: int,
         monotonic: Callable[[], float] = time.monotonic,
+        most_uses: int = _MOST_USES,
     ) -> None:
         self._store = store
         self._builds = builds
@@ -78,6 +84,7 @@ class OpenWorkbenches:
         self._watch = watch
         self._side_by_side = side_by_side
         self._monotonic = monotonic
+        self._most_uses = most_uses
         self._lock = threading.Lock()
         self._alone = threading.Lock()
         self._open: OrderedDict[tuple[str, str], OpenWorkbench] = OrderedDict()
@@ -92,6 +99,7 @@ class OpenWorkbenches:
         with self._lock:
             one = self._take(board_class, target)
             one.users += 1
+            one.uses += 1
         # A board that was expected elsewhere may turn out to be this machine.
         alone = self._alone if one.bench.board.shares_host else nullcontext()
         try:
@@ -100,6 +108,7 @@ class OpenWorkbenches:
         finally:
             with self._lock:
                 one.users -= 1
+                self._close_used_up(one)
 
     def give_boards_back(self) -> None:
         """Lets others have the boards, until they are used here again."""
@@ -135,7 +144,7 @@ class OpenWorkbenches:
 
     def _free_board(self, board_class: str, but: OpenWorkbench | None = None) -> None:
         for one in self._open.values():
-            if one is not but and one.board_class == board_class and one.users == 0:
+            if one is not but and one.place[0] == board_class and one.users == 0:
                 one.bench.measurer.give_board_back()
 
     def _close_oldest(self) -> None:
@@ -143,6 +152,10 @@ class OpenWorkbenches:
         for place in unused[: max(0, len(self._open) - _MOST_OPEN)]:
             if place != next(reversed(self._open)):
                 self._open.pop(place).stack.close()
+
+    def _close_used_up(self, one: OpenWorkbench) -> None:
+        if one.users == 0 and one.uses >= self._most_uses:
+            self._open.pop(one.place).stack.close()
 
     def _new(self, board_class: BoardClass, target: Target) -> OpenWorkbench:
         clock = PhaseClock(self._monotonic)
@@ -161,4 +174,5 @@ class OpenWorkbenches:
             runner = RoundRunner(
                 self._store, bench, proposer, self._watch, side_by_side=self._side_by_side
             )
-            return OpenWorkbench(bench, runner, board_class.name, stack.pop_all())
+            place = (board_class.name, str(target))
+            return OpenWorkbench(bench, runner, place, stack.pop_all())

@@ -83,20 +83,29 @@ def split_untrusted(
     with tempfile.TemporaryDirectory(prefix="tunebook-split-") as folder:
         child = ChildProcess(_MODULE, Path(folder))
         try:
+            # Before it has seen any model, what goes wrong is this machine's fault.
             child.wait_until_ready()
-            child.send(request)
-            answer = _answer(child, limits.seconds, wanted)
-        except ChildDiedError as died:
-            reason = f"the importer did not survive it: {died}"
-            raise _unsplittable(request, NotSplit(reason, child.output())) from None
-        except ChildTimeoutError:
-            reason = f"importing it took longer than {limits.seconds:g} s and was stopped"
-            raise _unsplittable(request, NotSplit(reason, child.output())) from None
+            answer = _ask(child, request, limits.seconds, wanted)
         finally:
             child.close()
     if isinstance(answer, NotSplit):
         raise _unsplittable(request, answer)
     return answer
+
+
+def _ask(
+    child: ChildProcess, request: SplitRequest, seconds: float, wanted: Callable[[], bool]
+) -> Model | NotSplit:
+    """What becomes of the model, also where the process does not survive it or is too slow."""
+    try:
+        child.send(request)
+        return _answer(child, seconds, wanted)
+    except ChildDiedError as died:
+        return NotSplit(f"the importer did not survive it: {died}", child.output())
+    except ChildTimeoutError:
+        return NotSplit(
+            f"importing it took longer than {seconds:g} s and was stopped", child.output()
+        )
 
 
 def _answer(child: ChildProcess, seconds: float, wanted: Callable[[], bool]) -> Model | NotSplit:
