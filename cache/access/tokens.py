@@ -6,15 +6,16 @@ import hashlib
 import hmac
 import secrets
 from dataclasses import dataclass
-from datetime import datetime, timezone
+from datetime import datetime
 from enum import Enum
 
 from sqlalchemy import select
 
 from tunebook.cache.errors import NotFoundError, UsageError
 from tunebook.cache.storage.database import Database
+from tunebook.cache.storage.moments import now
 from tunebook.cache.storage.revisions import TOKENS, bump
-from tunebook.cache.storage.tables import TokenRow, now
+from tunebook.cache.storage.tables import TokenRow
 
 _SECRET_BYTES = 32
 # Of the random part: enough to tell tokens of a role apart, and too little to guess the rest.
@@ -146,14 +147,9 @@ def _token(row: TokenRow) -> Token:
         Role(row.role),
         row.board,
         row.prefix,
-        _in_utc(row.created_at),
-        None if row.revoked_at is None else _in_utc(row.revoked_at),
+        row.created_at,
+        row.revoked_at,
     )
-
-
-def _in_utc(moment: datetime) -> datetime:
-    """SQLite forgets the zone of what it stores."""
-    return moment.astimezone(timezone.utc) if moment.tzinfo else moment.replace(tzinfo=timezone.utc)
 
 
 def _check_name(name: str) -> None:

@@ -11,7 +11,6 @@ from sqlalchemy.orm import Session
 
 from tunebook.cache.errors import NotFoundError
 from tunebook.cache.keys import ScheduleKey
-from tunebook.cache.queue.shared_budgets import in_utc
 from tunebook.cache.records import ErrorClass, Source
 from tunebook.cache.storage.identities import KEY_COLUMNS, find_ids, find_target, key_of
 from tunebook.cache.storage.tables import (
@@ -207,5 +206,5 @@ def _listed(row: Any) -> ListedRecord:
         board=row.board,
         board_class=row.board_class,
         board_seconds=row.board_seconds,
-        created_at=in_utc(row.created_at),
+        created_at=row.created_at,
     )

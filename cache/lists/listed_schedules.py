@@ -12,7 +12,6 @@ from sqlalchemy.orm import Session
 
 from tunebook.cache.errors import NotFoundError
 from tunebook.cache.keys import ScheduleKey
-from tunebook.cache.queue.shared_budgets import in_utc
 from tunebook.cache.records import Source
 from tunebook.cache.storage.identities import KEY_COLUMNS, find_ids, find_target, key_of
 from tunebook.cache.storage.tables import (
@@ -117,7 +116,7 @@ def listed_schedules(
             seconds=row.seconds,
             emulated=row.emulated,
             source=Source(row.source),
-            created_at=in_utc(row.created_at),
+            created_at=row.created_at,
         )
         for row in session.execute(statement.order_by(*place).limit(limit))
     )
@@ -164,7 +163,7 @@ def listed_peaks(session: Session) -> tuple[ListedPeak, ...]:
             row.target,
             row.flops_per_second,
             row.bytes_per_second,
-            in_utc(row.measured_at),
+            row.measured_at,
         )
         for row in session.scalars(statement)
     )

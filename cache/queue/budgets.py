@@ -14,7 +14,8 @@ from sqlalchemy.orm import Session
 
 from tunebook.cache.errors import BudgetError, DatabaseError
 from tunebook.cache.storage.identities import insert_missing
-from tunebook.cache.storage.tables import BudgetRow, JobRow, ModelRow, now
+from tunebook.cache.storage.moments import now
+from tunebook.cache.storage.tables import BudgetRow, JobRow, ModelRow
 from tunebook.cache.work import Budget
 
 # The limit of a budget that does not limit trials.

@@ -12,10 +12,10 @@ from sqlalchemy import delete, select, update
 from sqlalchemy.orm import Session
 
 from tunebook.cache.queue.leases import Holder, Lease, LeaseObserver
-from tunebook.cache.queue.shared_budgets import in_utc
 from tunebook.cache.storage.database import Database
 from tunebook.cache.storage.identities import insert_missing
-from tunebook.cache.storage.tables import WorkerRow, now
+from tunebook.cache.storage.moments import now
+from tunebook.cache.storage.tables import WorkerRow
 
 
 @dataclass(frozen=True)
@@ -122,5 +122,5 @@ def _presence(row: WorkerRow) -> WorkerPresence:
         boards=tuple(ServedBoard(**board) for board in row.boards),
         activity=row.activity,
         compiler=row.compiler,
-        started_at=in_utc(row.started_at),
+        started_at=row.started_at,
     )

@@ -13,7 +13,6 @@ from typing import Any
 from sqlalchemy import select, update
 from sqlalchemy.orm import Session
 
-from tunebook.cache.queue.shared_budgets import in_utc
 from tunebook.cache.storage.identities import CHUNK, insert_missing
 from tunebook.cache.storage.tables import JobEventHeadRow, JobEventRow
 
@@ -54,7 +53,7 @@ def read_events(session: Session, job_id: int, after: int, limit: int) -> tuple[
         .order_by(JobEventRow.number)
         .limit(limit)
     )
-    return tuple(JobEvent(row.number, row.kind, row.data, in_utc(row.created_at)) for row in rows)
+    return tuple(JobEvent(row.number, row.kind, row.data, row.created_at) for row in rows)
 
 
 def last_events(session: Session, job_ids: Collection[int]) -> dict[int, int]:

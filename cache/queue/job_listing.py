@@ -10,7 +10,7 @@ from sqlalchemy.orm import Session, defer
 
 from tunebook.cache.errors import NotFoundError
 from tunebook.cache.queue.budgets import in_time
-from tunebook.cache.queue.shared_budgets import budget_use, in_utc
+from tunebook.cache.queue.shared_budgets import budget_use
 from tunebook.cache.queue.submissions import (
     SEARCH,
     Job,
@@ -121,8 +121,8 @@ def _job(row: JobRow, budget: BudgetRow, last_event: int, served: Collection[str
         log=log,
         waiting_for=row.board_class if waiting else "",
         budget=budget_use(budget),
-        created_at=in_utc(row.created_at),
-        finished_at=None if row.finished_at is None else in_utc(row.finished_at),
+        created_at=row.created_at,
+        finished_at=row.finished_at,
         model_id=row.model_id,
         emulated=row.emulated,
         last_event=last_event,

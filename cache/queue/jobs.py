@@ -13,7 +13,8 @@ from tunebook.cache.queue.budgets import ensure_budget, set_limit
 from tunebook.cache.queue.job_events import STATE, append_event
 from tunebook.cache.queue.rounds import close_open_rounds
 from tunebook.cache.storage.identities import insert_missing
-from tunebook.cache.storage.tables import OPEN, JobRow, ModelRow, ModelTaskRow, TaskRow, now
+from tunebook.cache.storage.moments import now
+from tunebook.cache.storage.tables import OPEN, JobRow, ModelRow, ModelTaskRow, TaskRow
 
 _ATTEMPTS = 5
 

@@ -20,6 +20,7 @@ from tunebook.cache.queue.leases import Lease, LeaseObserver
 from tunebook.cache.queue.submissions import SEARCH
 from tunebook.cache.records import Candidate, Source
 from tunebook.cache.storage.identities import insert_missing
+from tunebook.cache.storage.moments import now
 from tunebook.cache.storage.tables import (
     CLOSED,
     FINISHED,
@@ -30,7 +31,6 @@ from tunebook.cache.storage.tables import (
     RoundRow,
     SlotRow,
     TaskRow,
-    now,
 )
 from tunebook.cache.work import RoundProposal
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import astuple
-from datetime import datetime, timezone
 from math import isfinite
 from typing import Any
 
@@ -14,7 +13,8 @@ from sqlalchemy.orm import Session
 from tunebook.cache.errors import BudgetError, NotFoundError
 from tunebook.cache.queue.budgets import UNLIMITED_TRIALS
 from tunebook.cache.queue.submissions import BudgetLimits, BudgetUse
-from tunebook.cache.storage.tables import BudgetRow, now
+from tunebook.cache.storage.moments import now
+from tunebook.cache.storage.tables import BudgetRow
 
 
 def check_limits(limits: BudgetLimits) -> None:
@@ -97,7 +97,7 @@ def budget_use(row: BudgetRow) -> BudgetUse:
         trials_granted=row.granted,
         used_seconds=row.used_seconds,
         board_seconds=row.board_seconds,
-        created_at=None if row.created_at is None else in_utc(row.created_at),
+        created_at=row.created_at,
         over=_over(row),
     )
 
@@ -113,11 +113,6 @@ def use_seconds(session: Session, budget_id: int, observed: float, delta: float)
     if used is None:
         return read_budget_use(session, budget_id).used_seconds
     return float(used)
-
-
-def in_utc(moment: datetime) -> datetime:
-    """SQLite forgets the zone of what it stores, which is UTC."""
-    return moment.replace(tzinfo=timezone.utc) if moment.tzinfo is None else moment
 
 
 def _over(row: BudgetRow) -> str | None:
@@ -137,17 +132,16 @@ def _limits(row: BudgetRow) -> BudgetLimits:
         trials=None if row.trial_limit >= UNLIMITED_TRIALS else row.trial_limit,
         seconds=row.seconds_limit,
         board_seconds=row.board_seconds_limit,
-        deadline=None if row.deadline is None else in_utc(row.deadline),
+        deadline=row.deadline,
     )
 
 
 def _columns(limits: BudgetLimits) -> dict[str, Any]:
-    deadline = limits.deadline
     return {
         "trial_limit": UNLIMITED_TRIALS if limits.trials is None else limits.trials,
         "seconds_limit": limits.seconds,
         "board_seconds_limit": limits.board_seconds,
-        "deadline": None if deadline is None else deadline.astimezone(timezone.utc),
+        "deadline": limits.deadline,
     }
 
 

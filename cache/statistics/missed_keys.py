@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from datetime import datetime, timezone
+from datetime import datetime
 from typing import Any
 
 from sqlalchemy import delete, func, select
@@ -158,9 +158,4 @@ def _missed_key(row: MissedKeyRow) -> MissedKey:
         explanation=row.explanation,
         mending_command=row.mending_command,
     )
-    return MissedKey(miss, row.pipeline, row.count, _utc(row.first_at), _utc(row.last_at))
-
-
-def _utc(moment: datetime) -> datetime:
-    """SQLite gives back no time zone."""
-    return moment if moment.tzinfo else moment.replace(tzinfo=timezone.utc)
+    return MissedKey(miss, row.pipeline, row.count, row.first_at, row.last_at)

@@ -5,13 +5,12 @@ Wall-clock columns (`created_at`, `finished_at`) are for people to read: nothing
 
 from __future__ import annotations
 
-from datetime import datetime, timezone
+from datetime import datetime
 from typing import Any
 
 from sqlalchemy import (
     JSON,
     Boolean,
-    DateTime,
     Float,
     ForeignKey,
     Index,
@@ -25,6 +24,8 @@ from sqlalchemy import (
 )
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
+from tunebook.cache.storage.moments import Moment, now
+
 # Without fixed names SQLite and PostgreSQL would each name constraints their own way, and a later
 # migration could not say which one it changes.
 NAMING = {
@@ -37,11 +38,6 @@ NAMING = {
 OPEN = "open"
 FINISHED = "finished"
 CLOSED = "closed"
-
-
-def now() -> datetime:
-    """The wall clock, for display only."""
-    return datetime.now(timezone.utc)
 
 
 class Base(DeclarativeBase):
@@ -141,7 +137,7 @@ class RecordRow(Base):
     board_seconds: Mapped[float] = mapped_column(Float, default=0.0)
     board_state: Mapped[dict[str, Any]] = mapped_column(JSON)
     run_seconds: Mapped[list[float]] = mapped_column(JSON)
-    created_at: Mapped[datetime] = mapped_column(DateTime(timezone=True), default=now)
+    created_at: Mapped[datetime] = mapped_column(Moment, default=now)
     feature_columns: Mapped[int] = mapped_column(Integer, default=0)
     trace: Mapped[str] = mapped_column(Text)
     features: Mapped[bytes | None] = mapped_column(LargeBinary)
@@ -186,7 +182,7 @@ class ModelRow(Base):
     compiler: Mapped[str] = mapped_column(String(128))
     choices: Mapped[str] = mapped_column(Text)
     saved: Mapped[int] = mapped_column(Integer, default=0)
-    created_at: Mapped[datetime] = mapped_column(DateTime(timezone=True), default=now)
+    created_at: Mapped[datetime] = mapped_column(Moment, default=now)
 
 
 class ModelTaskRow(Base):
@@ -229,8 +225,8 @@ class BudgetRow(Base):
     board_seconds_limit: Mapped[float | None] = mapped_column(Float)
     used_seconds: Mapped[float] = mapped_column(Float, default=0.0)
     seconds_limit: Mapped[float | None] = mapped_column(Float)
-    deadline: Mapped[datetime | None] = mapped_column(DateTime(timezone=True))
-    created_at: Mapped[datetime | None] = mapped_column(DateTime(timezone=True), default=now)
+    deadline: Mapped[datetime | None] = mapped_column(Moment)
+    created_at: Mapped[datetime | None] = mapped_column(Moment, default=now)
 
 
 class JobRow(Base):
@@ -266,8 +262,8 @@ class JobRow(Base):
     emulated: Mapped[bool] = mapped_column(Boolean)
     state: Mapped[str] = mapped_column(String(16), default=OPEN)
     reason: Mapped[str] = mapped_column(Text, default="")
-    created_at: Mapped[datetime] = mapped_column(DateTime(timezone=True), default=now)
-    finished_at: Mapped[datetime | None] = mapped_column(DateTime(timezone=True))
+    created_at: Mapped[datetime] = mapped_column(Moment, default=now)
+    finished_at: Mapped[datetime | None] = mapped_column(Moment)
     submitted: Mapped[bool] = mapped_column(Boolean, default=False)
     digest: Mapped[str] = mapped_column(String(64), default="")
     shapes: Mapped[str] = mapped_column(Text, default="")
@@ -302,7 +298,7 @@ class JobEventRow(Base):
     number: Mapped[int] = mapped_column(Integer, primary_key=True, autoincrement=False)
     kind: Mapped[str] = mapped_column(String(16))
     data: Mapped[dict[str, Any]] = mapped_column(JSON)
-    created_at: Mapped[datetime] = mapped_column(DateTime(timezone=True), default=now)
+    created_at: Mapped[datetime] = mapped_column(Moment, default=now)
 
 
 class IdempotencyRow(Base):
@@ -314,7 +310,7 @@ class IdempotencyRow(Base):
     key: Mapped[str] = mapped_column(String(255), primary_key=True)
     body_hash: Mapped[str] = mapped_column(String(64))
     resource: Mapped[str] = mapped_column(String(64))
-    created_at: Mapped[datetime] = mapped_column(DateTime(timezone=True), default=now)
+    created_at: Mapped[datetime] = mapped_column(Moment, default=now)
 
 
 class WorkerRow(Base):
@@ -330,7 +326,7 @@ class WorkerRow(Base):
     boards: Mapped[list[dict[str, Any]]] = mapped_column(JSON)
     activity: Mapped[str] = mapped_column(Text, default="")
     compiler: Mapped[str] = mapped_column(String(128), default="")
-    started_at: Mapped[datetime] = mapped_column(DateTime(timezone=True), default=now)
+    started_at: Mapped[datetime] = mapped_column(Moment, default=now)
 
 
 class TokenRow(Base):
@@ -344,8 +340,8 @@ class TokenRow(Base):
     name: Mapped[str] = mapped_column(Text)
     role: Mapped[str] = mapped_column(String(16))
     board: Mapped[str] = mapped_column(Text, default="")
-    created_at: Mapped[datetime] = mapped_column(DateTime(timezone=True), default=now)
-    revoked_at: Mapped[datetime | None] = mapped_column(DateTime(timezone=True))
+    created_at: Mapped[datetime] = mapped_column(Moment, default=now)
+    revoked_at: Mapped[datetime | None] = mapped_column(Moment)
 
 
 class SessionRow(Base):
@@ -355,8 +351,8 @@ class SessionRow(Base):
 
     sha256: Mapped[str] = mapped_column(String(64), primary_key=True)
     token_id: Mapped[int] = mapped_column(ForeignKey("tokens.id"))
-    created_at: Mapped[datetime] = mapped_column(DateTime(timezone=True), default=now)
-    expires_at: Mapped[datetime] = mapped_column(DateTime(timezone=True))
+    created_at: Mapped[datetime] = mapped_column(Moment, default=now)
+    expires_at: Mapped[datetime] = mapped_column(Moment)
 
 
 class LookupCountRow(Base):
@@ -393,8 +389,8 @@ class MissedKeyRow(Base):
     explanation: Mapped[str] = mapped_column(Text)
     mending_command: Mapped[str] = mapped_column(Text)
     count: Mapped[int] = mapped_column(Integer, default=0)
-    first_at: Mapped[datetime] = mapped_column(DateTime(timezone=True), default=now)
-    last_at: Mapped[datetime] = mapped_column(DateTime(timezone=True), default=now)
+    first_at: Mapped[datetime] = mapped_column(Moment, default=now)
+    last_at: Mapped[datetime] = mapped_column(Moment, default=now)
 
 
 class RevisionRow(Base):
@@ -467,8 +463,8 @@ class RoundRow(Base):
     holder: Mapped[str | None] = mapped_column(Text)
     best_seconds: Mapped[float | None] = mapped_column(Float)
     seconds: Mapped[float | None] = mapped_column(Float)
-    created_at: Mapped[datetime] = mapped_column(DateTime(timezone=True), default=now)
-    finished_at: Mapped[datetime | None] = mapped_column(DateTime(timezone=True))
+    created_at: Mapped[datetime] = mapped_column(Moment, default=now)
+    finished_at: Mapped[datetime | None] = mapped_column(Moment)
 
 
 class SlotRow(Base):
@@ -501,7 +497,7 @@ class RepeatRow(Base):
     board_seconds: Mapped[float] = mapped_column(Float, default=0.0)
     board_state: Mapped[dict[str, Any]] = mapped_column(JSON)
     run_seconds: Mapped[list[float]] = mapped_column(JSON)
-    created_at: Mapped[datetime] = mapped_column(DateTime(timezone=True), default=now)
+    created_at: Mapped[datetime] = mapped_column(Moment, default=now)
 
 
 class BoardRow(Base):
@@ -513,4 +509,4 @@ class BoardRow(Base):
     target: Mapped[str] = mapped_column(Text, primary_key=True)
     flops_per_second: Mapped[float] = mapped_column(Float)
     bytes_per_second: Mapped[float] = mapped_column(Float)
-    measured_at: Mapped[datetime] = mapped_column(DateTime(timezone=True), default=now)
+    measured_at: Mapped[datetime] = mapped_column(Moment, default=now)

@@ -15,9 +15,9 @@ from starlette.responses import RedirectResponse
 from tunebook.cache.access.tokens import Role
 from tunebook.cache.errors import TunebookError
 from tunebook.cache.statistics.lookup_counts import Window
-from tunebook.cache.storage.tables import now
+from tunebook.cache.storage.moments import now
 from tunebook.cache.store import Store
-from tunebook.service.api.guards.dependencies import get_settings, get_store
+from tunebook.service.api.guards.dependencies import StoreOf, get_settings
 from tunebook.service.api.problems.problem_types import PROBLEM_TYPES
 from tunebook.service.api.problems.problems import Problem, problem_of
 from tunebook.service.api.settings import Settings
@@ -62,7 +62,6 @@ class PageRoute(APIRoute):
 
 router = APIRouter(route_class=PageRoute, include_in_schema=False)
 
-StoreOf = Annotated[Store, Depends(get_store)]
 SettingsOf = Annotated[Settings, Depends(get_settings)]
 
 

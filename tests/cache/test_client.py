@@ -35,7 +35,7 @@ from tunebook.cache.misses import MissReason
 from tunebook.cache.records import ErrorClass
 from tunebook.cache.remote.client import Client
 from tunebook.cache.statistics.lookup_counts import Window
-from tunebook.cache.storage.tables import now
+from tunebook.cache.storage.moments import now
 from tunebook.cache.store import Store
 
 

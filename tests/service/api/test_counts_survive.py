@@ -19,7 +19,7 @@ from lookup_samples import LOOKUPS, question, serve, workload
 
 from tunebook.cache.access.tokens import Role
 from tunebook.cache.statistics.lookup_counts import Window
-from tunebook.cache.storage.tables import now
+from tunebook.cache.storage.moments import now
 from tunebook.cache.store import Store
 
 Eventually = Callable[..., None]
