@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from functools import cache
+from typing import Annotated
 
-from fastapi import Request
+from fastapi import Depends, Request
 
 from tunebook.cache.access.tokens import Role, Token
 from tunebook.cache.model_files import ModelFiles
@@ -19,7 +20,10 @@ from tunebook.service.api.processes.scripts import Scripts
 from tunebook.service.api.settings import Settings
 
 __all__ = [
+    "Reader",
     "Role",
+    "StoreOf",
+    "Submitter",
     "Token",
     "current_token",
     "get_command_runner",
@@ -109,3 +113,8 @@ def require(role: Role) -> Callable[[Request], Awaitable[Token]]:
         return token
 
     return token_of
+
+
+StoreOf = Annotated[Store, Depends(get_store)]
+Reader = Annotated[Token, Depends(require(Role.READ))]
+Submitter = Annotated[Token, Depends(require(Role.SUBMIT))]

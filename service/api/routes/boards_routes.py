@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Any
 
-from fastapi import APIRouter, Depends
+from fastapi import APIRouter
 from pydantic import BaseModel, Field
 
 from tunebook.cache.lists.catalogue import ListedPeak
 from tunebook.cache.queue.fleet import ServedBoard, WorkerPresence
-from tunebook.cache.store import Store
 from tunebook.service.api.documents.field_types import Moment
-from tunebook.service.api.guards.dependencies import Role, Token, get_store, require
+from tunebook.service.api.guards.dependencies import Reader, StoreOf
 
 router = APIRouter(tags=["boards"])
 
@@ -55,8 +54,8 @@ class BoardClasses(BaseModel):
 
 @router.get("/boards", summary="List boards")
 def list_boards(
-    store: Annotated[Store, Depends(get_store)],
-    token: Annotated[Token, Depends(require(Role.READ))],
+    store: StoreOf,
+    token: Reader,
 ) -> BoardClasses:
     """The boards of workers that are alive, by class, and the classes that were there before."""
     served: dict[str, list[BoardDocument]] = {}

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from fastapi import APIRouter, Request, Response
 
-from fastapi import APIRouter, Depends, Request, Response
-
-from tunebook.cache.store import Store
 from tunebook.service.api.documents.budget_models import BudgetDocument, BudgetSubmission
 from tunebook.service.api.documents.field_types import Name, RowId
 from tunebook.service.api.documents.idempotency import IdempotencyKey, idempotency
 from tunebook.service.api.documents.pagination import DEFAULT_LIMIT, Cursor, Cursors, Limit, Page
-from tunebook.service.api.guards.dependencies import Role, Token, get_store, require
+from tunebook.service.api.guards.dependencies import Reader, StoreOf, Submitter
 
 router = APIRouter(tags=["budgets"])
 
 _CURSORS = Cursors("budgets")
-StoreOf = Annotated[Store, Depends(get_store)]
 
 
 @router.post(
@@ -37,7 +33,7 @@ def create_budget(
     request: Request,
     response: Response,
     store: StoreOf,
-    token: Annotated[Token, Depends(require(Role.SUBMIT))],
+    token: Submitter,
     idempotency_key: IdempotencyKey = None,
 ) -> BudgetDocument:
     """Makes a budget for several jobs, which are then submitted with its number as `budget_id`."""
@@ -54,7 +50,7 @@ def create_budget(
 @router.get("/budgets", summary="List budgets")
 def list_budgets(
     store: StoreOf,
-    token: Annotated[Token, Depends(require(Role.READ))],
+    token: Reader,
     name: Name | None = None,
     cursor: Cursor = None,
     limit: Limit = DEFAULT_LIMIT,
@@ -67,8 +63,6 @@ def list_budgets(
 
 
 @router.get("/budgets/{budget_id}", summary="Read a budget")
-def read_budget(
-    budget_id: RowId, store: StoreOf, token: Annotated[Token, Depends(require(Role.READ))]
-) -> BudgetDocument:
+def read_budget(budget_id: RowId, store: StoreOf, token: Reader) -> BudgetDocument:
     """A budget, of several jobs or of one, with what is left of it."""
     return BudgetDocument.of(store.queue.budget(budget_id))

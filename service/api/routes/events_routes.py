@@ -18,13 +18,11 @@ from tunebook.cache.queue.submissions import ENDED
 from tunebook.cache.store import Store
 from tunebook.service.api.documents.field_types import RowId
 from tunebook.service.api.guards.dependencies import (
-    Role,
-    Token,
+    Reader,
+    StoreOf,
     get_event_feed,
     get_settings,
     get_stopping,
-    get_store,
-    require,
 )
 from tunebook.service.api.job_event_feed import JobEventFeed
 from tunebook.service.api.problems.problems import Problem
@@ -84,11 +82,11 @@ LastEventId = Annotated[
 )
 async def follow_job(
     job_id: RowId,
-    store: Annotated[Store, Depends(get_store)],
+    store: StoreOf,
     feed: Annotated[JobEventFeed, Depends(get_event_feed)],
     settings: Annotated[Settings, Depends(get_settings)],
     stopping: Annotated[asyncio.Event, Depends(get_stopping)],
-    token: Annotated[Token, Depends(require(Role.READ))],
+    token: Reader,
     last_event_id: LastEventId = None,
 ) -> Response:
     """Streams what happens to a job: `state` where its state changes, `round` where a round was

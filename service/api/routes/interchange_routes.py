@@ -15,7 +15,13 @@ from starlette.requests import ClientDisconnect
 from tunebook.cache.exchange.interchange import RECORDS, WORKLOADS
 from tunebook.cache.targets import canonical_target
 from tunebook.service.api.documents.field_types import TargetText
-from tunebook.service.api.guards.dependencies import Role, Token, get_command_runner, require
+from tunebook.service.api.guards.dependencies import (
+    Reader,
+    Role,
+    Token,
+    get_command_runner,
+    require,
+)
 from tunebook.service.api.problems.problems import Problem
 from tunebook.service.api.processes import interchange_archives
 from tunebook.service.api.processes.command_runner import CommandRunner
@@ -63,7 +69,7 @@ async def import_records(
 )
 async def export_records(
     runner: Runner,
-    token: Annotated[Token, Depends(require(Role.READ))],
+    token: Reader,
     target: Annotated[
         TargetText | None, Query(description="What was tuned for this target only.")
     ] = None,

@@ -28,23 +28,14 @@ from tunebook.service.api.documents.job_models import (
 from tunebook.service.api.documents.job_submissions import JobSubmission, shapes_text
 from tunebook.service.api.documents.job_targets import job_target
 from tunebook.service.api.documents.pagination import DEFAULT_LIMIT, Cursor, Cursors, Limit, Page
-from tunebook.service.api.guards.dependencies import (
-    Role,
-    Token,
-    get_model_files,
-    get_store,
-    require,
-)
+from tunebook.service.api.guards.dependencies import Reader, StoreOf, Submitter, get_model_files
 from tunebook.service.api.problems.problems import Problem
 from tunebook.tuner.splitting.choices import Choices
 
 router = APIRouter(tags=["jobs"])
 
 _CURSORS = Cursors("jobs")
-StoreOf = Annotated[Store, Depends(get_store)]
 Files = Annotated[ModelFiles, Depends(get_model_files)]
-Reader = Annotated[Token, Depends(require(Role.READ))]
-Submitter = Annotated[Token, Depends(require(Role.SUBMIT))]
 
 
 @router.post(

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
-from typing import Annotated, Any
+from typing import Any
 
-from fastapi import APIRouter, Depends, Request, Response
+from fastapi import APIRouter, Request, Response
 from fastapi.routing import APIRoute
 
 from tunebook.cache.lookup.answers import Answered, SplitQuestion
@@ -17,7 +17,7 @@ from tunebook.service.api.documents.lookup_models import (
     ScheduleMissDocument,
     UnchangedDocument,
 )
-from tunebook.service.api.guards.dependencies import Role, get_store, require
+from tunebook.service.api.guards.dependencies import Role, StoreOf, require
 from tunebook.service.api.lookups.lookup_counter import Tally
 from tunebook.service.api.lookups.lookup_desk import LookupDesk
 from tunebook.service.api.lookups.remembered_answers import LookupReply, RememberedAnswers
@@ -87,7 +87,7 @@ router = APIRouter(tags=["look-ups"], route_class=_RememberingRoute)
 def look_up(
     question: LookupRequest,
     request: Request,
-    store: Annotated[Store, Depends(get_store)],
+    store: StoreOf,
 ) -> Response:
     """Looks up everything that a build needs, in one snapshot. A hit needs the whole key; what is
     served is verified and was measured on a real board, unless `accept_emulated` says otherwise.

@@ -12,7 +12,14 @@ from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 
 from tunebook.cache.model_files import ModelFiles
-from tunebook.service.api.guards.dependencies import Role, Token, get_model_files, require
+from tunebook.service.api.guards.dependencies import (
+    Reader,
+    Role,
+    Submitter,
+    Token,
+    get_model_files,
+    require,
+)
 from tunebook.service.api.problems.problems import Problem
 
 router = APIRouter(tags=["models"])
@@ -51,7 +58,7 @@ async def upload_model(
     sha256: Digest,
     request: Request,
     files: Files,
-    token: Annotated[Token, Depends(require(Role.SUBMIT))],
+    token: Submitter,
 ) -> Response:
     """Takes in an ONNX model without external data. Nothing of it is read here but its digest."""
     was_there = await run_in_threadpool(files.exists, sha256)
@@ -95,7 +102,7 @@ def download_model(
 def find_model_file(
     sha256: Digest,
     files: Files,
-    token: Annotated[Token, Depends(require(Role.READ))],
+    token: Reader,
 ) -> Response:
     """Says whether a model is there, and how large it is, so that nothing is sent twice."""
     return Response(headers=_headers(sha256, files.size(sha256)), media_type=_BINARY)

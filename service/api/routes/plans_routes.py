@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from datetime import datetime, timezone
-from typing import Annotated
 
-from fastapi import APIRouter, Depends
+from fastapi import APIRouter
 
-from tunebook.cache.store import Store
-from tunebook.service.api.guards.dependencies import Role, Token, get_store, require
+from tunebook.service.api.guards.dependencies import Reader, StoreOf
 from tunebook.service.plans.plan_documents import PlanDocument, PlanSubmission
 from tunebook.service.plans.planning import make_plan
 
@@ -18,8 +16,8 @@ router = APIRouter(tags=["plans"])
 @router.post("/plans", summary="Forecast a plan")
 def forecast_plan(
     submission: PlanSubmission,
-    store: Annotated[Store, Depends(get_store)],
-    token: Annotated[Token, Depends(require(Role.READ))],
+    store: StoreOf,
+    token: Reader,
 ) -> PlanDocument:
     """What it takes to tune models for targets at measured rates, whether that fits a budget, what
     would where it does not, and what another hour would be expected to bring. Changes nothing."""

@@ -10,7 +10,6 @@ from starlette.concurrency import run_in_threadpool
 from tunebook.cache.errors import UntrustedTraceError
 from tunebook.cache.lists.catalogue import RecordFilter
 from tunebook.cache.records import ErrorClass, Source
-from tunebook.cache.store import Store
 from tunebook.cache.targets import canonical_target
 from tunebook.cache.untrusted.tile_sizes import TileSizes, tile_sizes
 from tunebook.service.api.documents.field_types import KeyText, OpText, RowId, TargetText, parse_key
@@ -21,15 +20,13 @@ from tunebook.service.api.documents.record_models import (
     record_document,
     record_summary,
 )
-from tunebook.service.api.guards.dependencies import Role, Token, get_scripts, get_store, require
+from tunebook.service.api.guards.dependencies import Reader, StoreOf, get_scripts
 from tunebook.service.api.processes.scripts import ScriptAnswer, Scripts
 
 router = APIRouter(tags=["records"])
 
 _CURSORS = Cursors("records")
 _NOT_ASKED = ScriptAnswer(None, "it was not asked for")
-StoreOf = Annotated[Store, Depends(get_store)]
-Reader = Annotated[Token, Depends(require(Role.READ))]
 
 
 @router.get("/records", summary="List records")

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import APIRouter, Depends, Query
+from fastapi import APIRouter, Query
 
 from tunebook.cache.lists.catalogue import ListedSchedule, ScheduleFilter, SchedulePosition
-from tunebook.cache.store import Store
 from tunebook.cache.targets import canonical_target
 from tunebook.service.api.documents.field_types import KeyText, OpText, TargetText, parse_key
 from tunebook.service.api.documents.pagination import DEFAULT_LIMIT, Cursor, Cursors, Limit, Page
 from tunebook.service.api.documents.record_models import ScheduleDocument, schedule_document
-from tunebook.service.api.guards.dependencies import Role, Token, get_store, require
+from tunebook.service.api.guards.dependencies import Reader, StoreOf
 
 router = APIRouter(tags=["records"])
 
@@ -21,8 +20,8 @@ _CURSORS = Cursors("schedules", places=3)
 
 @router.get("/schedules", summary="List schedules")
 def list_schedules(
-    store: Annotated[Store, Depends(get_store)],
-    token: Annotated[Token, Depends(require(Role.READ))],
+    store: StoreOf,
+    token: Reader,
     key: KeyText | None = None,
     target: TargetText | None = None,
     op: OpText | None = None,

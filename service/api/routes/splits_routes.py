@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import APIRouter, Depends, Path, Query
+from fastapi import APIRouter, Path, Query
 from pydantic import ConfigDict, Field, JsonValue
 
 from tunebook.cache.keys import WorkloadKey
@@ -16,17 +16,14 @@ from tunebook.cache.remote.split_documents import (
     split_document,
     workload_document,
 )
-from tunebook.cache.store import Store
 from tunebook.cache.targets import canonical_target
 from tunebook.service.api.documents.field_types import TargetText
 from tunebook.service.api.documents.lookup_models import Buffers, Compiler, Op, WorkloadHash
-from tunebook.service.api.guards.dependencies import Role, Token, get_store, require
+from tunebook.service.api.guards.dependencies import Reader, StoreOf
 from tunebook.service.given_documents import GivenDocument
 
 router = APIRouter(tags=["look-ups"])
 
-StoreOf = Annotated[Store, Depends(get_store)]
-Reader = Annotated[Token, Depends(require(Role.READ))]
 DigestPath = Annotated[
     str, Path(pattern=r"^[0-9a-f]{64}$", description="The SHA-256 of the model's file.")
 ]

@@ -5,13 +5,12 @@ from __future__ import annotations
 from datetime import datetime, timezone
 from typing import Annotated
 
-from fastapi import APIRouter, Depends, Query
+from fastapi import APIRouter, Query
 
 from tunebook.cache.misses import MissReason
 from tunebook.cache.statistics.coverage import NOTHING_STORED
 from tunebook.cache.statistics.lookup_counts import Window
 from tunebook.cache.statistics.missed_keys import MissedKeyFilter
-from tunebook.cache.store import Store
 from tunebook.cache.targets import canonical_target
 from tunebook.service.api.documents.field_types import GivenMoment, RowId, TargetText
 from tunebook.service.api.documents.lookup_models import Pipeline
@@ -22,13 +21,11 @@ from tunebook.service.api.documents.statistics_models import (
     hit_rate_document,
     miss_cause_document,
 )
-from tunebook.service.api.guards.dependencies import Role, Token, get_store, require
+from tunebook.service.api.guards.dependencies import Reader, StoreOf
 
 router = APIRouter(tags=["hit rate"])
 
 _CURSORS = Cursors("misses")
-StoreOf = Annotated[Store, Depends(get_store)]
-Reader = Annotated[Token, Depends(require(Role.READ))]
 
 
 @router.get("/targets/{target_id}/hit-rate", summary="Read the hit rate of a target")

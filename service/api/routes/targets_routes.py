@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from fastapi import APIRouter
 
-from fastapi import APIRouter, Depends
-
-from tunebook.cache.store import Store
 from tunebook.service.api.documents.field_types import RowId
 from tunebook.service.api.documents.pagination import DEFAULT_LIMIT, Cursor, Cursors, Limit, Page
 from tunebook.service.api.documents.record_models import TargetDocument, target_document
-from tunebook.service.api.guards.dependencies import Role, Token, get_store, require
+from tunebook.service.api.guards.dependencies import Reader, StoreOf
 
 router = APIRouter(tags=["targets"])
 
 _CURSORS = Cursors("targets")
-StoreOf = Annotated[Store, Depends(get_store)]
-Reader = Annotated[Token, Depends(require(Role.READ))]
 
 
 @router.get("/targets", summary="List targets")
