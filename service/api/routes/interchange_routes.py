@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import tempfile
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
@@ -53,10 +55,11 @@ async def import_records(
     chosen = [] if target is None else ["--target", str(canonical_target(target))]
     with tempfile.TemporaryDirectory(prefix="tunebook-import-") as name:
         folder = Path(name)
-        await _receive(request, folder / "body.tar")
         files = folder / "files"
-        files.mkdir()
-        await run_in_threadpool(interchange_archives.unpack, folder / "body.tar", files)
+        with _having_room():
+            await _receive(request, folder / "body.tar")
+            files.mkdir()
+            await run_in_threadpool(interchange_archives.unpack, folder / "body.tar", files)
         printed = await _run(runner, ["import", str(files), *chosen], files)
     return ImportDocument.model_validate_json(printed)
 
@@ -99,6 +102,21 @@ async def export_records(
             "Content-Disposition": 'attachment; filename="tunebook-export.tar"',
         },
     )
+
+
+@contextmanager
+def _having_room() -> Iterator[None]:
+    """Raises a problem where the disk is full."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+            raise
+        raise Problem(
+            "no-room",
+            "the folder for temporary files has no room left for the archive; free some, or start "
+            "the coordinator with another TMPDIR",
+        ) from None
 
 
 async def _receive(request: Request, place: Path) -> None:

@@ -8,7 +8,9 @@ import json
 import subprocess
 import sys
 import tarfile
+import tempfile
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -161,6 +163,17 @@ def test_a_body_that_is_no_archive_is_refused(client: TestClient, body: bytes, s
 
 
 @pytest.mark.slow
+def test_an_archive_that_the_disk_has_no_room_for_is_refused(
+    client: TestClient, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """A device that is always full stands in for a disk that is."""
+    (tmp_path / "body.tar").symlink_to("/dev/full")
+    monkeypatch.setattr(tempfile, "TemporaryDirectory", lambda prefix: nullcontext(str(tmp_path)))
+    answer = client.post("/api/v1/import", content=WHOLE, headers=TAR)
+    assert (answer.status_code, answer.json()["type"]) == (507, "/problems/no-room")
+    assert "TMPDIR" in answer.json()["detail"]
+
+
 def test_a_database_that_cannot_be_read_is_one_line_without_paths(client: TestClient) -> None:
     body = archive(database_workload="x\n", database_tuning_record="y\n")
     answer = client.post("/api/v1/import", content=body, headers=TAR)
