@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from datetime import datetime
 from typing import Any
 
 from tunebook.cache.errors import BudgetError
@@ -11,6 +12,7 @@ from tunebook.cache.queue import (
     job_listing,
     job_stages,
     jobs,
+    retention,
     round_claims,
     rounds,
     shared_budgets,
@@ -149,10 +151,9 @@ class JobQueue:
         """Ends a job and closes its rounds; its workers learn so by their leases, and what was
         measured stays. One that ended already stays as it is. Raises NotFoundError."""
         with self._database.writing() as session:
-            served = self._fleet.served_classes(session)
-            job_listing.read_job(session, job_id, served)
             submitted_jobs.cancel(session, job_id)
-        return self.job(job_id)
+            # Raises for a job of a local command too, and what was done to it is undone.
+            return job_listing.read_job(session, job_id, self._fleet.served_classes(session))
 
     # --- stages ------------------------------------------------------------------------------
     def claim_stage(
@@ -253,6 +254,13 @@ class JobQueue:
             with self._database.writing() as session:
                 submitted_jobs.note_waiting(session, job_id, served)
 
+    def tidy(self, now: datetime) -> None:
+        """Forgets clients' keys of a week ago, and the events of jobs that ended a month ago. To be
+        called now and then by whoever coordinates."""
+        with self._database.writing() as session:
+            retention.forget_old_keys(session, now)
+            retention.forget_old_events(session, now)
+
     # --- events ------------------------------------------------------------------------------
     def append_event(self, job_id: int, kind: str, data: dict[str, Any]) -> int:
         """Adds an event to a job; gives its number."""
@@ -261,7 +269,7 @@ class JobQueue:
 
     def events(self, job_id: int, after: int = 0, limit: int = 500) -> tuple[JobEvent, ...]:
         """A job's events whose number is above `after`, in order; none for a job that is not
-        there."""
+        there, or whose events were forgotten."""
         with self._database.reading() as session:
             return job_events.read_events(session, job_id, after, limit)
 

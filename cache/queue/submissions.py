@@ -133,7 +133,8 @@ class Job:
 
     `reason` says why it ended, or why it waits; `log` is what there is to read about a failure
     (left out of lists); `waiting_for` is the board class that nobody serves, else empty; `model_id`
-    is known once it was split; `last_event` is the number of its newest event.
+    is known once it was split; `last_event` is the number of its newest event, 0 once its events
+    were forgotten.
     """
 
     id: int

@@ -13,6 +13,7 @@ from limits_contract import SharedLimitsContract
 from miss_contract import MissContract
 from near_contract import NearContract
 from origin_contract import OriginContract
+from retention_contract import RetentionContract
 from round_contract import RoundContract
 from shared_rounds_contract import SharedRoundsContract, SubmittedRoundsContract
 from stage_contract import StageContract
@@ -36,6 +37,7 @@ class Contract(
     JoiningContract,
     StageContract,
     EventContract,
+    RetentionContract,
     SharedLimitsContract,
     PresenceContract,
 ):

@@ -1,21 +1,26 @@
-"""Ends jobs that are over and tells of those that wait, also while no worker is there to do so."""
+"""Ends jobs that are over, tells of those that wait, and forgets what is old, also while no worker
+is there to do so."""
 
 from __future__ import annotations
 
 import logging
 import threading
+import time
 
 from tunebook.cache.errors import DatabaseError
 from tunebook.cache.queue.job_queue import JobQueue
+from tunebook.cache.storage.moments import now
 
 logger = logging.getLogger(__name__)
+
+_TIDY_SECONDS = 3600.0
 
 
 class JobKeeper:
     """Looks after the jobs of a coordinator now and then, in a thread of its own.
 
-    Workers do the same while they live; without one a deadline would end nothing, and nobody would
-    be told that a job waits.
+    Workers end jobs and tell of them too while they live; without one a deadline would end nothing,
+    and nobody would be told that a job waits.
     """
 
     def __init__(self, queue: JobQueue, *, look_seconds: float) -> None:
@@ -32,10 +37,14 @@ class JobKeeper:
         self._thread.join()
 
     def _watch(self) -> None:
+        tidied = -_TIDY_SECONDS
         while not self._stop.wait(self._look_seconds):
             try:
                 for job_id in self._queue.end_spent():
                     logger.info("a job ended", extra={"job": job_id})
                 self._queue.note_waiting()
+                if time.monotonic() - tidied >= _TIDY_SECONDS:
+                    tidied = time.monotonic()
+                    self._queue.tidy(now())
             except DatabaseError as error:
                 logger.warning("cannot look after the jobs", extra={"error": str(error)})

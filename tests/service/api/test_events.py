@@ -6,6 +6,7 @@ import itertools
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack
+from datetime import timedelta
 
 import httpx
 import pytest
@@ -14,6 +15,7 @@ from job_samples import DIGEST
 from running_coordinator import RunningCoordinator, received, running_coordinator
 
 from tunebook.cache.queue.submissions import BudgetLimits, JobRequest
+from tunebook.cache.storage.moments import now
 from tunebook.cache.store import Store
 
 QUICK_HEARTBEAT = 0.05
@@ -105,6 +107,16 @@ def test_a_client_that_has_all_events_of_a_job_that_ended_is_told_so(
     store.queue.cancel(job)
     with coordinator.client() as client:
         answer = client.get(f"/api/v1/jobs/{job}/events", headers={"Last-Event-ID": "2"})
+    assert (answer.status_code, answer.content) == (204, b"")
+
+
+def test_of_a_job_that_ended_long_ago_nothing_is_told(
+    coordinator: RunningCoordinator, store: Store, job: int
+) -> None:
+    store.queue.cancel(job)
+    store.queue.tidy(now() + timedelta(days=31))
+    with coordinator.client() as client:
+        answer = client.get(f"/api/v1/jobs/{job}/events")
     assert (answer.status_code, answer.content) == (204, b"")
 
 

@@ -14,6 +14,7 @@ from fastapi.testclient import TestClient
 from job_samples import DIGEST, announce, split, submission, submit, upload
 
 from tunebook.cache.access.tokens import Role
+from tunebook.cache.queue.submissions import BudgetLimits, Idempotency
 from tunebook.cache.store import Store
 
 NO_CORES = A76.replace(" -num-cores=4", "")
@@ -346,6 +347,25 @@ class TestWithoutAnyWorker:
             return states == ["queued", "waiting"]
 
         eventually(is_told, "an event said that the job waits")
+
+    def test_a_clients_key_of_long_ago_is_forgotten(
+        self,
+        make_client: Callable[..., TestClient],
+        store: Store,
+        database: str,
+        eventually: Callable[..., None],
+    ) -> None:
+        key = Idempotency("client", "key-1", "hash of the body")
+        store.queue.create_budget("night", BudgetLimits(trials=1), key)
+        run_sql(
+            database, "UPDATE idempotency_keys SET created_at = :past", past="2026-01-02 06:00:00"
+        )
+        make_client(look_seconds=0.05)
+
+        def is_forgotten() -> bool:
+            return store.queue.create_budget("night", BudgetLimits(trials=1), key)[1]
+
+        eventually(is_forgotten, "the key made another budget")
 
 
 class TestListing:
