@@ -7,14 +7,17 @@ from dataclasses import dataclass
 from tunebook.cache.keys import ScheduleKey
 from tunebook.cache.records import Candidate, ErrorClass
 
+# The limit of a budget that does not limit trials.
+UNLIMITED_TRIALS = 10**9
+
 
 @dataclass(frozen=True)
 class Budget:
     """A budget of trials for one model digest, shapes, target and compiler.
 
     granted = in flight + spent. `granted <= limit` always holds; where trials are not limited the
-    limit is UNLIMITED_TRIALS (budgets.py). `board_seconds` is what its
-    trials cost the boards, repeats and failures included.
+    limit is UNLIMITED_TRIALS. `board_seconds` is what its trials cost the boards, repeats and
+    failures included.
     """
 
     id: int

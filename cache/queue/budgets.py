@@ -18,9 +18,6 @@ from tunebook.cache.storage.moments import now
 from tunebook.cache.storage.tables import BudgetRow, JobRow, ModelRow
 from tunebook.cache.work import Budget
 
-# The limit of a budget that does not limit trials.
-UNLIMITED_TRIALS = 10**9
-
 
 def read_budget(session: Session, job_id: int) -> Budget:
     """See Store.budget."""

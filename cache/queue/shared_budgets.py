@@ -11,10 +11,10 @@ from sqlalchemy import select, update
 from sqlalchemy.orm import Session
 
 from tunebook.cache.errors import BudgetError, NotFoundError
-from tunebook.cache.queue.budgets import UNLIMITED_TRIALS
 from tunebook.cache.queue.submissions import BudgetLimits, BudgetUse
 from tunebook.cache.storage.moments import now
 from tunebook.cache.storage.tables import BudgetRow
+from tunebook.cache.work import UNLIMITED_TRIALS
 
 
 def check_limits(limits: BudgetLimits) -> None:
@@ -24,7 +24,9 @@ def check_limits(limits: BudgetLimits) -> None:
             "a budget limits nothing; give trials, seconds, board_seconds or deadline"
         )
     if limits.trials is not None and not 0 < limits.trials < UNLIMITED_TRIALS:
-        raise BudgetError(f"a budget of {limits.trials} trials is none; give 1 to 999999999")
+        raise BudgetError(
+            f"a budget of {limits.trials} trials is none; give 1 to {UNLIMITED_TRIALS - 1}"
+        )
     for name in ("seconds", "board_seconds"):
         seconds = getattr(limits, name)
         if seconds is not None and not (isfinite(seconds) and seconds > 0):

@@ -22,14 +22,8 @@ from tunebook.service.plans.plan_documents import (
     RoomDocument,
 )
 from tunebook.tuner.search.allocation import DEFAULT_SECONDS_PER_TRIAL, RoundSizes
-from tunebook.tuner.search.forecast import (
-    ExpectedGain,
-    Forecast,
-    PlannedJob,
-    Room,
-    expect_after,
-    forecast,
-)
+from tunebook.tuner.search.expected_gains import ExpectedGain, expect_after
+from tunebook.tuner.search.forecast import Forecast, PlannedJob, Room, forecast
 
 HOUR = 3600.0
 # What a small vision model splits into, where no model was ever split.

@@ -8,9 +8,8 @@ from datetime import datetime, timedelta, timezone
 import pytest
 
 from tunebook.cache.keys import ScheduleKey
-from tunebook.cache.queue.budgets import UNLIMITED_TRIALS
 from tunebook.cache.queue.submissions import BudgetLimits, BudgetUse
-from tunebook.cache.work import TaskState
+from tunebook.cache.work import UNLIMITED_TRIALS, TaskState
 from tunebook.workers.rounds.trials_in_reach import TrialsInReach, trials_in_reach
 
 NOW = datetime(2026, 7, 1, 22, 0, tzinfo=timezone.utc)

@@ -54,7 +54,11 @@ class Rehearsal:
     def step(self) -> RehearsedRound | None:
         """Plays the next round; None once the trials are spent or nothing is left to try."""
         best = max(
-            ((proposals[0], job) for job in self._numbers if (proposals := self._propose(job))),
+            (
+                (proposals[0], job)
+                for job in range(len(self.jobs))
+                if (proposals := self._propose(job))
+            ),
             key=lambda one: one[0].gain,
             default=None,
         )
@@ -73,10 +77,6 @@ class Rehearsal:
         self._proposals[job] = None
         rate = expected_seconds_per_trial(tasks[place], tasks, self._sizes)
         return RehearsedRound(job, before.id, trials, trials * rate)
-
-    @property
-    def _numbers(self) -> range:
-        return range(len(self.jobs))
 
     def _propose(self, job: int) -> list[RoundProposal]:
         proposals = self._proposals[job]

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
 
-from tunebook.cache.queue.budgets import UNLIMITED_TRIALS
 from tunebook.cache.queue.submissions import BudgetUse
 from tunebook.cache.store import TaskState
+from tunebook.cache.work import UNLIMITED_TRIALS
 from tunebook.tuner.search.allocation import mean_seconds_per_trial
 
 
