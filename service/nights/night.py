@@ -11,13 +11,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 
-from tunebook.cache.errors import ServerError, TunebookError, UnreachableError, UsageError
+from tunebook.cache.errors import ServerError, TunebookError, UnreachableError
 from tunebook.service.durations import show_duration
 from tunebook.service.nights.coordinator import Coordinator
 from tunebook.service.nights.documents import BudgetDocument, JobDocument
-from tunebook.service.nights.night_file import NightBudget, NightFile, shapes_text
-from tunebook.service.nights.night_jobs import NightJob, job_identity, night_jobs
+from tunebook.service.nights.night_file import NightFile
+from tunebook.service.nights.night_jobs import NightJob, identity_of, night_jobs
 from tunebook.service.nights.night_progress import NightProgress, NightView
+from tunebook.service.nights.same_night import require_same_budget, require_same_priority
 from tunebook.service.nights.standings import Standings, StandingsFile
 from tunebook.service.nights.summary import (
     HourSummary,
@@ -81,7 +82,7 @@ class Night:
         started_at = self._clock.now()
         found = self._coordinator.find_budget(self._name)
         if found is not None:
-            _require_same(self._name, found, self._night.budget)
+            require_same_budget(self._name, found, self._night.budget)
         jobs = night_jobs(self._night, self._coordinator.cores_of)
         before = self._before(jobs, late=found is not None)
         budget = found or self._create_budget()
@@ -140,14 +141,14 @@ class Night:
     ) -> dict[str, int]:
         """The numbers of the jobs at the coordinator, by identity; those that are not submitted
         become `settled`."""
-        there = {_identity(one): one for one in self._coordinator.jobs_of(budget.id)}
+        there = {identity_of(one): one for one in self._coordinator.jobs_of(budget.id)}
         submitted: dict[str, int] = {}
         sent: set[str] = set()
         for job in jobs:
             if job.identity in settled:
                 continue
             if job.identity in there:
-                _require_same_priority(self._name, job, there[job.identity])
+                require_same_priority(self._name, job, there[job.identity])
                 submitted[job.identity] = there[job.identity].id
                 continue
             try:
@@ -260,41 +261,6 @@ class Night:
         """An idempotency key: the same for the same thing in the same night."""
         text = f"{self._name}\n{what}"
         return f"night-{hashlib.sha256(text.encode()).hexdigest()}"
-
-
-def _identity(document: JobDocument) -> str:
-    return job_identity(
-        document.name,
-        document.model,
-        shapes_text(document.shapes),
-        document.target,
-        document.board_class,
-        document.layout,
-    )
-
-
-def _require_same(name: str, budget: BudgetDocument, limits: NightBudget) -> None:
-    """Raises UsageError where a night that is under way has other limits than the file."""
-    pairs = {
-        "trials": (budget.trials.limit, limits.trials),
-        "time": (budget.seconds.limit, limits.time),
-        "board_time": (budget.board_seconds.limit, limits.board_time),
-    }
-    other = [field for field, (there, here) in pairs.items() if there != here]
-    if other:
-        raise UsageError(
-            f"the night {name!r} is under way with another budget.{other[0]} "
-            f"({pairs[other[0]][0]}); put it back, or start another night with --night NAME"
-        )
-
-
-def _require_same_priority(name: str, job: NightJob, there: JobDocument) -> None:
-    """Raises UsageError where a job of a night that is under way has another priority."""
-    if there.priority != job.wanted.priority:
-        raise UsageError(
-            f"{job.label} was submitted to the night {name!r} with priority {there.priority:g}; "
-            f"put it back, or start another night with --night NAME"
-        )
 
 
 def _iso_utc(moment: datetime) -> str:

@@ -62,7 +62,6 @@ Name = Annotated[
     ),
 ]
 TargetSpelling = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
-BoardClass = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$")]
 Priority = Annotated[float, Field(gt=0, le=1e6)]
 Share = Annotated[float, Field(ge=0, le=1)]
 # Shapes are stored as text that spaces separate.

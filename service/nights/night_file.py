@@ -13,8 +13,9 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from tunebook.cache.errors import BudgetError, UsageError
 from tunebook.cache.nearest_names import did_you_mean
+from tunebook.service.given_fields import MOST_TRIALS, BoardClass
+from tunebook.service.input_shapes import shapes_text
 from tunebook.service.nights.night_fields import (
-    BoardClass,
     Deadline,
     InputShapes,
     ModelPath,
@@ -31,8 +32,6 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
-# More than any board measures in its life; above it stands for no limit.
-_MOST_TRIALS = 10**9 - 1
 # More faults than these at once are no help.
 _SHOWN_FAULTS = 3
 
@@ -66,7 +65,7 @@ class NightTarget(_Table):
 class NightBudget(_Table):
     """What the whole night may use, at least one of them limited; durations in seconds."""
 
-    trials: Annotated[int, Field(strict=True, ge=1, le=_MOST_TRIALS)] | None = None
+    trials: Annotated[int, Field(strict=True, ge=1, le=MOST_TRIALS)] | None = None
     time: Seconds | None = None
     board_time: Seconds | None = None
     deadline: Deadline | None = None
@@ -102,7 +101,7 @@ class WellEnough(_Table):
     `trials` on average, or all that is left to win is expected to be below `gain`, a share of its
     latency."""
 
-    trials: Annotated[int, Field(ge=1, le=_MOST_TRIALS)] = 256
+    trials: Annotated[int, Field(ge=1, le=MOST_TRIALS)] = 256
     gain: Share = 0.02
 
 
@@ -152,11 +151,6 @@ class WantedJob:
     def shapes_text(self) -> str:
         """The shapes as canonical text, empty for the model's own."""
         return shapes_text(self.shapes)
-
-
-def shapes_text(shapes: InputShapes) -> str:
-    """Input shapes as canonical text: `a=1,3 b=2,2`, sorted by name."""
-    return " ".join(f"{name}={','.join(map(str, shapes[name]))}" for name in sorted(shapes))
 
 
 def read_night(path: Path) -> NightFile:

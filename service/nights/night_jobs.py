@@ -7,7 +7,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from tunebook.cache.errors import ModelError
+from tunebook.service.input_shapes import shapes_text
 from tunebook.service.model_digest import file_digest
+from tunebook.service.nights.documents import JobDocument
 from tunebook.service.nights.night_file import NightFile, NightTarget, WantedJob
 from tunebook.service.nights.night_targets import target_text
 
@@ -21,6 +23,18 @@ def job_identity(
     """What tells a job from the others of its night, 32 hex digits."""
     parts = (name, digest, shapes, target, board_class, layout)
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:32]
+
+
+def identity_of(document: JobDocument) -> str:
+    """The identity of a job as the coordinator has it."""
+    return job_identity(
+        document.name,
+        document.model,
+        shapes_text(document.shapes),
+        document.target,
+        document.board_class,
+        document.layout,
+    )
 
 
 @dataclass(frozen=True)

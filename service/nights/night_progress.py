@@ -19,6 +19,8 @@ class NightProgress:
 class NightView(Protocol):
     """Who is told how a night goes."""
 
-    def show(self, progress: NightProgress) -> None: ...
+    def show(self, progress: NightProgress) -> None:
+        """How it stands now, whether that changed or not."""
 
-    def tell(self, text: str) -> None: ...
+    def tell(self, text: str) -> None:
+        """One thing that happened."""

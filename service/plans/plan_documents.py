@@ -11,31 +11,29 @@ from pydantic import (
     ConfigDict,
     Field,
     PlainSerializer,
-    StringConstraints,
 )
 
 from tunebook.cache.queue.submissions import BudgetLimits
 from tunebook.service.given_documents import GivenDocument, at_most
+from tunebook.service.given_fields import (
+    EXAMPLE_TARGET,
+    MOST_TRIALS,
+    BoardClass,
+    Digest,
+    Name,
+    TargetText,
+)
+from tunebook.service.input_shapes import Shapes, shapes_text
 
 MOST_JOBS = 2_000
-_MOST_TRIALS = 999_999_999
-_ONE_LINE = r"^[^\x00-\x1f\x7f]*$"
-_EXAMPLE_TARGET = "llvm -mtriple=aarch64-linux-gnu -mcpu=cortex-a76 -num-cores=4"
 
-Trials = Annotated[int, Field(ge=1, le=_MOST_TRIALS)]
+Trials = Annotated[int, Field(ge=1, le=MOST_TRIALS)]
 # Not below what a clock tells: what is divided by them stays a number.
 Seconds = Annotated[float, Field(ge=1e-6, le=1e9, allow_inf_nan=False)]
 Moment = Annotated[
     # As text also where it is printed.
     datetime,
     PlainSerializer(lambda moment: moment.isoformat(timespec="seconds"), return_type=str),
-]
-BoardClass = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$")]
-InputName = Annotated[
-    str, StringConstraints(min_length=1, max_length=200, pattern=r"^[^\s\x00-\x1f\x7f]+$")
-]
-Dimensions = Annotated[
-    list[Annotated[int, Field(ge=1, le=2**31 - 1)]], Field(min_length=1, max_length=16)
 ]
 
 
@@ -56,17 +54,11 @@ class PlanLimits(GivenDocument):
 class PlanJobSubmission(GivenDocument):
     """A model with its shapes on a target; without `model`, one that nothing is known of."""
 
-    model: Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")] | None = Field(
-        default=None, description="The SHA-256 of the model file, in lower-case hexadecimal."
-    )
-    name: Annotated[str, StringConstraints(max_length=200, pattern=_ONE_LINE)] = Field(
-        "", description="What people call the model."
-    )
-    shapes: Annotated[dict[InputName, Dimensions], Field(max_length=64), at_most(64)] = Field(
-        default_factory=dict
-    )
-    target: Annotated[str, StringConstraints(min_length=1, max_length=2_000, pattern=_ONE_LINE)] = (
-        Field(description="A target in any spelling but `host`; without a model any name.")
+    model: Digest | None = None
+    name: Name = Field("", description="What people call the model.")
+    shapes: Shapes = Field(default_factory=dict)
+    target: TargetText = Field(
+        description="A target in any spelling but `host`; without a model any name."
     )
     board_class: BoardClass = "local"
     priority: Annotated[float, Field(gt=0, le=1e6, allow_inf_nan=False)] = 1.0
@@ -77,8 +69,8 @@ class PlanJobSubmission(GivenDocument):
 
     @property
     def shapes_text(self) -> str:
-        """The shapes as they are stored: `a=1,3 b=2,2`, sorted by name."""
-        return " ".join(f"{n}={','.join(map(str, self.shapes[n]))}" for n in sorted(self.shapes))
+        """The shapes as they are stored."""
+        return shapes_text(self.shapes)
 
 
 class PlanSubmission(GivenDocument):
@@ -92,7 +84,7 @@ class PlanSubmission(GivenDocument):
         json_schema_extra={
             "examples": [
                 {
-                    "jobs": [{"name": "resnet", "target": _EXAMPLE_TARGET, "board_class": "rpi5"}],
+                    "jobs": [{"name": "resnet", "target": EXAMPLE_TARGET, "board_class": "rpi5"}],
                     "trials_per_job": 1200,
                     "budget": {"seconds": 43200},
                 }

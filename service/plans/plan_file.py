@@ -11,13 +11,13 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from tunebook.cache.errors import ModelError, UsageError
+from tunebook.service.given_fields import BoardClass
 from tunebook.service.model_digest import file_digest
 from tunebook.service.nights.night_fields import Seconds
 from tunebook.service.nights.night_file import NightBudget, NightFile, read_night
 from tunebook.service.nights.night_targets import HOST, target_text
 from tunebook.service.plans.plan_documents import (
     MOST_JOBS,
-    BoardClass,
     PlanJobSubmission,
     PlanLimits,
     PlanSubmission,

@@ -33,7 +33,7 @@ def plan_lines(plan: PlanDocument) -> Iterator[str]:
 
 
 def _room(plan: PlanDocument) -> str:
-    """What there is, with a word on what is short."""
+    """What there is for it."""
     room = plan.room
     there = []
     if room.seconds is not None:

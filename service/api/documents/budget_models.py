@@ -7,17 +7,16 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from tunebook.cache.queue.submissions import BudgetLimits, BudgetUse
-from tunebook.service.api.documents.field_types import GivenMoment, Moment, Name, Seconds
+from tunebook.service.api.documents.field_types import GivenMoment, Moment, Seconds
 from tunebook.service.given_documents import GivenDocument
-
-_MOST_TRIALS = 999_999_999
+from tunebook.service.given_fields import MOST_TRIALS, Name
 
 
 class LimitsDocument(GivenDocument):
     """What jobs may use: any of these limits, and at least one. Trials are exact; time is overrun
     by less than a round."""
 
-    trials: Annotated[int, Field(ge=1, le=_MOST_TRIALS)] | None = None
+    trials: Annotated[int, Field(ge=1, le=MOST_TRIALS)] | None = None
     seconds: Seconds | None = Field(
         None, description="Wall-clock seconds in which workers work for the budget."
     )

@@ -10,11 +10,9 @@ from pydantic import AfterValidator, BeforeValidator, Field, StringConstraints
 
 from tunebook.cache.errors import UsageError
 from tunebook.cache.keys import ScheduleKey
+from tunebook.service.given_fields import EXAMPLE_DIGEST, ONE_LINE
 
-# No database stores NUL, and what is one line is shown in lines.
-_ONE_LINE = r"^[^\x00-\x1f\x7f]*$"
 _LARGEST_ID = 2**31 - 1
-LONGEST_TARGET = 2_000
 
 
 def _in_utc(moment: datetime) -> datetime:
@@ -44,41 +42,26 @@ GivenMoment = Annotated[
     AfterValidator(_in_utc),
     Field(description="ISO 8601 with an offset from UTC."),
 ]
-Digest = Annotated[
-    str,
-    StringConstraints(pattern=r"^[0-9a-f]{64}$"),
-    Field(description="The SHA-256 of a model file, in lower-case hexadecimal."),
-]
-Name = Annotated[str, StringConstraints(max_length=200, pattern=_ONE_LINE)]
-BoardClass = Annotated[
-    str,
-    StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$"),
-    Field(
-        description="The key under which boards are registered: `local` for the machine of the "
-        "coordinator's own worker, `emulated-aarch64`, or the name of a class at the tracker."
-    ),
-]
-TargetText = Annotated[
-    str,
-    StringConstraints(min_length=1, max_length=LONGEST_TARGET, pattern=_ONE_LINE),
-    Field(
-        description="A target in any spelling but `host`: a text such as `llvm "
-        "-mtriple=aarch64-linux-gnu -mcpu=cortex-a76 -num-cores=4`, or a tag such as "
-        "`raspberry-pi/4b-aarch64`."
-    ),
-]
 OpText = Annotated[
     str,
-    StringConstraints(min_length=1, max_length=2_000, pattern=_ONE_LINE),
+    StringConstraints(min_length=1, max_length=2_000, pattern=ONE_LINE),
     Field(description="Fused operators in order, such as `conv2d+add+relu`; the whole of it."),
 ]
 KeyText = Annotated[
     str,
-    StringConstraints(min_length=1, max_length=20_000, pattern=_ONE_LINE),
+    StringConstraints(min_length=1, max_length=20_000, pattern=ONE_LINE),
     Field(description="A whole key: `op | buffers | target | compiler | workload hash`."),
 ]
 Seconds = Annotated[float, Field(gt=0, le=1e9, allow_inf_nan=False)]
 RowNumber = Annotated[int, Field(ge=1, le=_LARGEST_ID)]
+DigestPath = Annotated[
+    str,
+    Path(
+        pattern=r"^[0-9a-f]{64}$",
+        description="The SHA-256 of the model's file, 64 hexadecimal digits in lower case.",
+        examples=[EXAMPLE_DIGEST],
+    ),
+]
 RowId = Annotated[int, Path(ge=1, le=_LARGEST_ID, description="The number of what is asked for.")]
 
 

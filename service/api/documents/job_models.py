@@ -10,8 +10,9 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue
 from tunebook.cache.queue.submissions import Job, JobState
 from tunebook.cache.work import TaskState
 from tunebook.service.api.documents.budget_models import BudgetDocument
-from tunebook.service.api.documents.field_types import Digest, Moment
-from tunebook.service.api.documents.job_submissions import EXAMPLE_DIGEST, EXAMPLE_TARGET
+from tunebook.service.api.documents.field_types import Moment
+from tunebook.service.given_fields import EXAMPLE_DIGEST, EXAMPLE_TARGET, Digest
+from tunebook.service.input_shapes import read_shapes
 from tunebook.tuner.search.allocation import expected_saving
 from tunebook.tuner.splitting.choices import Choices
 
@@ -136,15 +137,6 @@ class JobDocument(JobSummary):
     log: str
 
 
-def shapes_of(text: str) -> dict[str, list[int]]:
-    """Reads what `shapes_text` gives."""
-    shapes = {}
-    for one in text.split():
-        name, _, sizes = one.rpartition("=")
-        shapes[name] = [int(size) for size in sizes.split(",")]
-    return shapes
-
-
 def job_summary(job: Job) -> JobSummary:
     return JobSummary(**_summary(job))
 
@@ -172,7 +164,7 @@ def _summary(job: Job) -> dict[str, Any]:
         "reason": job.reason,
         "waiting_for": job.waiting_for,
         "model": request.digest,
-        "shapes": shapes_of(request.shapes),
+        "shapes": read_shapes(request.shapes),
         "target": request.target,
         "board_class": request.board_class,
         "emulated": job.emulated,

@@ -4,31 +4,21 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import ConfigDict, Field, StringConstraints, model_validator
+from pydantic import ConfigDict, Field, model_validator
 
 from tunebook.cache.queue.submissions import BudgetLimits
 from tunebook.service.api.documents.budget_models import LimitsDocument
-from tunebook.service.api.documents.field_types import (
+from tunebook.service.api.documents.field_types import RowNumber
+from tunebook.service.given_documents import GivenDocument
+from tunebook.service.given_fields import (
+    EXAMPLE_DIGEST,
+    EXAMPLE_TARGET,
     BoardClass,
     Digest,
     Name,
-    RowNumber,
     TargetText,
 )
-from tunebook.service.given_documents import GivenDocument, at_most
-
-EXAMPLE_DIGEST = "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"
-EXAMPLE_TARGET = "llvm -mtriple=aarch64-linux-gnu -mcpu=cortex-a76 -num-cores=4"
-
-InputName = Annotated[
-    # Shapes are stored as text that is split at whitespace of any kind.
-    str,
-    StringConstraints(min_length=1, max_length=200, pattern=r"^[^\s\x00-\x1f\x7f]+$"),
-]
-Dimensions = Annotated[
-    list[Annotated[int, Field(ge=1, le=2**31 - 1)]], Field(min_length=1, max_length=16)
-]
-Shapes = Annotated[dict[InputName, Dimensions], Field(max_length=64), at_most(64)]
+from tunebook.service.input_shapes import Shapes
 
 
 class JobSubmission(GivenDocument):
@@ -74,14 +64,9 @@ class JobSubmission(GivenDocument):
             raise ValueError("give either budget or budget_id")
         return self
 
-    def budget_use(self) -> BudgetLimits | int:
+    def chosen_budget(self) -> BudgetLimits | int:
         """The limits of a budget of its own, or the number of a shared one."""
         if self.budget is not None:
             return self.budget.limits()
         assert self.budget_id is not None
         return self.budget_id
-
-
-def shapes_text(shapes: dict[str, list[int]]) -> str:
-    """Shapes as they are stored: `a=1,3 b=2,2`, sorted by name."""
-    return " ".join(f"{name}={','.join(map(str, shapes[name]))}" for name in sorted(shapes))

@@ -21,10 +21,16 @@ from tunebook.cache.keys import ScheduleKey, WorkloadKey
 from tunebook.cache.likeness import UNKNOWN, Likeness, LookupHints
 from tunebook.cache.remote.lookup_documents import LookupDocument
 from tunebook.cache.targets import canonical_target
-from tunebook.service.api.documents.field_types import LONGEST_TARGET, Digest, TargetText
-from tunebook.service.api.documents.job_submissions import Shapes
 from tunebook.service.api.problems.problems import Problem, ProblemDocument
 from tunebook.service.given_documents import GivenDocument, at_most
+from tunebook.service.given_fields import (
+    EXAMPLE_DIGEST,
+    EXAMPLE_TARGET,
+    LONGEST_TARGET,
+    Digest,
+    TargetText,
+)
+from tunebook.service.input_shapes import Shapes
 
 # A part of a key: one line, without what separates the parts.
 _PART = r"^[^\x00-\x1f\x7f|]*$"
@@ -78,10 +84,9 @@ Pipeline = Annotated[
     Field(description="The name that the look-up is counted under; one of a bounded number."),
 ]
 
-_EXAMPLE_TARGET = "llvm -mtriple=aarch64-linux-gnu -mcpu=cortex-a76 -num-cores=4"
 _EXAMPLES: list[JsonValue] = [
     {
-        "target": _EXAMPLE_TARGET,
+        "target": EXAMPLE_TARGET,
         "compiler": "tvm-0.27.0+llvm-22",
         "workloads": [
             {
@@ -93,8 +98,8 @@ _EXAMPLES: list[JsonValue] = [
         "pipeline": "camera-firmware",
     },
     {
-        "target": _EXAMPLE_TARGET,
-        "model": "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08",
+        "target": EXAMPLE_TARGET,
+        "model": EXAMPLE_DIGEST,
         "on_miss": "report",
     },
 ]

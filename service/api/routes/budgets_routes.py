@@ -5,10 +5,11 @@ from __future__ import annotations
 from fastapi import APIRouter, Request, Response
 
 from tunebook.service.api.documents.budget_models import BudgetDocument, BudgetSubmission
-from tunebook.service.api.documents.field_types import Name, RowId
+from tunebook.service.api.documents.field_types import RowId
 from tunebook.service.api.documents.idempotency import IdempotencyKey, idempotency
 from tunebook.service.api.documents.pagination import DEFAULT_LIMIT, Cursor, Cursors, Limit, Page
 from tunebook.service.api.guards.dependencies import Reader, StoreOf, Submitter
+from tunebook.service.given_fields import Name
 
 router = APIRouter(tags=["budgets"])
 

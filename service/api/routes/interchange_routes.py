@@ -16,7 +16,6 @@ from starlette.requests import ClientDisconnect
 
 from tunebook.cache.exchange.interchange import RECORDS, WORKLOADS
 from tunebook.cache.targets import canonical_target
-from tunebook.service.api.documents.field_types import TargetText
 from tunebook.service.api.guards.dependencies import (
     Reader,
     Role,
@@ -28,6 +27,7 @@ from tunebook.service.api.problems.problems import Problem
 from tunebook.service.api.processes import interchange_archives
 from tunebook.service.api.processes.command_runner import CommandRunner
 from tunebook.service.api.processes.interchange_archives import MEDIA_TYPE, REPORT
+from tunebook.service.given_fields import TargetText
 from tunebook.service.import_document import ImportDocument
 
 router = APIRouter(tags=["interchange"])

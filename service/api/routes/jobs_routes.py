@@ -10,14 +10,7 @@ from tunebook.cache.model_files import ModelFiles
 from tunebook.cache.queue.submissions import Job, JobFilter, JobRequest, JobState
 from tunebook.cache.store import Store
 from tunebook.cache.targets import canonical_target
-from tunebook.service.api.documents.field_types import (
-    BoardClass,
-    Digest,
-    Name,
-    RowId,
-    RowNumber,
-    TargetText,
-)
+from tunebook.service.api.documents.field_types import RowId, RowNumber
 from tunebook.service.api.documents.idempotency import IdempotencyKey, idempotency
 from tunebook.service.api.documents.job_models import (
     JobDocument,
@@ -25,11 +18,13 @@ from tunebook.service.api.documents.job_models import (
     job_document,
     job_summary,
 )
-from tunebook.service.api.documents.job_submissions import JobSubmission, shapes_text
+from tunebook.service.api.documents.job_submissions import JobSubmission
 from tunebook.service.api.documents.job_targets import job_target
 from tunebook.service.api.documents.pagination import DEFAULT_LIMIT, Cursor, Cursors, Limit, Page
 from tunebook.service.api.guards.dependencies import Reader, StoreOf, Submitter, get_model_files
 from tunebook.service.api.problems.problems import Problem
+from tunebook.service.given_fields import BoardClass, Digest, Name, TargetText
+from tunebook.service.input_shapes import shapes_text
 from tunebook.tuner.splitting.choices import Choices
 
 router = APIRouter(tags=["jobs"])
@@ -71,7 +66,9 @@ def submit_job(
     made = None if asked is None else store.queue.made_job(asked)
     created = made is None
     if made is None:
-        answer = store.queue.submit(_wish(store, files, submission), submission.budget_use(), asked)
+        answer = store.queue.submit(
+            _job_request(store, files, submission), submission.chosen_budget(), asked
+        )
         made, created = answer.job_id, answer.created
     response.status_code = 201 if created else 200
     response.headers["Location"] = f"{request.url.path}/{made}"
@@ -127,7 +124,7 @@ def _document(store: Store, job: Job) -> JobDocument:
     return job_document(job, tasks, store.queue.trials(job.id))
 
 
-def _wish(store: Store, files: ModelFiles, submission: JobSubmission) -> JobRequest:
+def _job_request(store: Store, files: ModelFiles, submission: JobSubmission) -> JobRequest:
     """What is submitted. Raises a problem for a model that is not there, and TargetError."""
     if not files.exists(submission.model):
         raise Problem(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import APIRouter, Depends, Path, Request
+from fastapi import APIRouter, Depends, Request
 from fastapi.responses import JSONResponse, StreamingResponse
 from pydantic import BaseModel
 from starlette.concurrency import run_in_threadpool
@@ -12,6 +12,7 @@ from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 
 from tunebook.cache.model_files import ModelFiles
+from tunebook.service.api.documents.field_types import DigestPath
 from tunebook.service.api.guards.dependencies import (
     Reader,
     Role,
@@ -26,14 +27,6 @@ router = APIRouter(tags=["models"])
 
 _BINARY = "application/octet-stream"
 _CONTENT = {"schema": {"type": "string", "format": "binary"}}
-Digest = Annotated[
-    str,
-    Path(
-        pattern="^[0-9a-f]{64}$",
-        description="The SHA-256 of the model's file, 64 hexadecimal digits in lower case.",
-        examples=["9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"],
-    ),
-]
 Files = Annotated[ModelFiles, Depends(get_model_files)]
 
 
@@ -55,7 +48,7 @@ class StoredModelDocument(BaseModel):
     openapi_extra={"requestBody": {"required": True, "content": {_BINARY: _CONTENT}}},
 )
 async def upload_model(
-    sha256: Digest,
+    sha256: DigestPath,
     request: Request,
     files: Files,
     token: Submitter,
@@ -84,7 +77,7 @@ async def upload_model(
     responses={200: {"description": "The model's file.", "content": {_BINARY: _CONTENT}}},
 )
 def download_model(
-    sha256: Digest,
+    sha256: DigestPath,
     files: Files,
     token: Annotated[Token, Depends(require(Role.WORKER))],
 ) -> Response:
@@ -100,7 +93,7 @@ def download_model(
     responses={200: {"description": "It is there."}},
 )
 def find_model_file(
-    sha256: Digest,
+    sha256: DigestPath,
     files: Files,
     token: Reader,
 ) -> Response:

@@ -12,7 +12,7 @@ from tunebook.cache.lists.catalogue import RecordFilter
 from tunebook.cache.records import ErrorClass, Source
 from tunebook.cache.targets import canonical_target
 from tunebook.cache.untrusted.tile_sizes import TileSizes, tile_sizes
-from tunebook.service.api.documents.field_types import KeyText, OpText, RowId, TargetText, parse_key
+from tunebook.service.api.documents.field_types import KeyText, OpText, RowId, parse_key
 from tunebook.service.api.documents.pagination import DEFAULT_LIMIT, Cursor, Cursors, Limit, Page
 from tunebook.service.api.documents.record_models import (
     RecordDocument,
@@ -22,6 +22,7 @@ from tunebook.service.api.documents.record_models import (
 )
 from tunebook.service.api.guards.dependencies import Reader, StoreOf, get_scripts
 from tunebook.service.api.processes.scripts import ScriptAnswer, Scripts
+from tunebook.service.given_fields import TargetText
 
 router = APIRouter(tags=["records"])
 

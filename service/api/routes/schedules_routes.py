@@ -8,10 +8,11 @@ from fastapi import APIRouter, Query
 
 from tunebook.cache.lists.catalogue import ListedSchedule, ScheduleFilter, SchedulePosition
 from tunebook.cache.targets import canonical_target
-from tunebook.service.api.documents.field_types import KeyText, OpText, TargetText, parse_key
+from tunebook.service.api.documents.field_types import KeyText, OpText, parse_key
 from tunebook.service.api.documents.pagination import DEFAULT_LIMIT, Cursor, Cursors, Limit, Page
 from tunebook.service.api.documents.record_models import ScheduleDocument, schedule_document
 from tunebook.service.api.guards.dependencies import Reader, StoreOf
+from tunebook.service.given_fields import TargetText
 
 router = APIRouter(tags=["records"])
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import APIRouter, Path, Query
+from fastapi import APIRouter, Query
 from pydantic import ConfigDict, Field, JsonValue
 
 from tunebook.cache.keys import WorkloadKey
@@ -17,21 +17,18 @@ from tunebook.cache.remote.split_documents import (
     workload_document,
 )
 from tunebook.cache.targets import canonical_target
-from tunebook.service.api.documents.field_types import TargetText
+from tunebook.service.api.documents.field_types import DigestPath
 from tunebook.service.api.documents.lookup_models import Buffers, Compiler, Op, WorkloadHash
 from tunebook.service.api.guards.dependencies import Reader, StoreOf
 from tunebook.service.given_documents import GivenDocument
+from tunebook.service.given_fields import EXAMPLE_TARGET, TargetText
 
 router = APIRouter(tags=["look-ups"])
-
-DigestPath = Annotated[
-    str, Path(pattern=r"^[0-9a-f]{64}$", description="The SHA-256 of the model's file.")
-]
 
 
 _QUESTIONS: list[JsonValue] = [
     {
-        "target": "llvm -mtriple=aarch64-linux-gnu -mcpu=cortex-a76 -num-cores=4",
+        "target": EXAMPLE_TARGET,
         "workloads": [
             {
                 "op": "conv2d+add+relu",

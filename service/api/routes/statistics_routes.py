@@ -12,7 +12,7 @@ from tunebook.cache.statistics.coverage import NOTHING_STORED
 from tunebook.cache.statistics.lookup_counts import Window
 from tunebook.cache.statistics.missed_keys import MissedKeyFilter
 from tunebook.cache.targets import canonical_target
-from tunebook.service.api.documents.field_types import GivenMoment, RowId, TargetText
+from tunebook.service.api.documents.field_types import GivenMoment, RowId
 from tunebook.service.api.documents.lookup_models import Pipeline
 from tunebook.service.api.documents.pagination import DEFAULT_LIMIT, Cursor, Cursors, Limit, Page
 from tunebook.service.api.documents.statistics_models import (
@@ -22,6 +22,7 @@ from tunebook.service.api.documents.statistics_models import (
     miss_cause_document,
 )
 from tunebook.service.api.guards.dependencies import Reader, StoreOf
+from tunebook.service.given_fields import TargetText
 
 router = APIRouter(tags=["hit rate"])
 
