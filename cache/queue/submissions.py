@@ -85,6 +85,7 @@ class JobState(str, Enum):
 
 # Of a job that is in one of these nothing happens any more.
 ENDED = frozenset({JobState.DONE, JobState.FAILED, JobState.CANCELLED})
+OPEN = tuple(state for state in JobState if state not in ENDED)
 
 
 @dataclass(frozen=True)

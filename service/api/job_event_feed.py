@@ -16,7 +16,7 @@ from anyio import CapacityLimiter, to_thread
 
 from tunebook.cache.errors import TunebookError
 
-logger = logging.getLogger(__name__)
+_log = logging.getLogger(__name__)
 
 POLL_SECONDS = 0.5
 
@@ -80,7 +80,7 @@ class JobEventFeed:
             return await to_thread.run_sync(self._last_events, job_ids, limiter=self._limiter)
         except TunebookError as error:
             # The streams go on: their clients would only come again at once.
-            logger.warning("cannot look for events of jobs", extra={"error": str(error)})
+            _log.warning("cannot look for events of jobs", extra={"error": str(error)})
             return {}
 
     def _tell(self, last: Mapping[int, int]) -> None:

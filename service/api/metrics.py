@@ -15,7 +15,7 @@ from tunebook.cache.statistics.activity import Activity
 
 __all__ = ["CONTENT_TYPE_LATEST", "BoundedLabels", "Metrics"]
 
-logger = logging.getLogger(__name__)
+_log = logging.getLogger(__name__)
 
 # Texts that come from requests become labels: beyond so many they are all one.
 _TARGETS = 200
@@ -117,7 +117,7 @@ class Metrics:
         """All of it in Prometheus' text format."""
         with self._reading:
             self._refresh()
-        return generate_latest(self._registry)
+            return generate_latest(self._registry)
 
     def _refresh(self) -> None:
         now = self._monotonic()
@@ -127,7 +127,7 @@ class Metrics:
         try:
             activity = self._read_activity()
         except TunebookError as error:
-            logger.warning("metrics are not up to date", extra={"error": str(error)})
+            _log.warning("metrics are not up to date", extra={"error": str(error)})
             return
         for kind, count in activity.trials.items():
             labels = self._board_classes.of(kind.board_class), kind.outcome

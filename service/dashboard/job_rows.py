@@ -6,14 +6,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from tunebook.cache.queue.job_events import ROUND
-from tunebook.cache.queue.submissions import BudgetUse, Job, JobFilter, JobState
+from tunebook.cache.queue.submissions import OPEN, BudgetUse, Job, JobFilter
 from tunebook.cache.store import Store
 from tunebook.service.dashboard.moments import Moment
 from tunebook.service.dashboard.target_labels import target_labels
 from tunebook.service.durations import show_duration
 from tunebook.service.output import show_seconds
 
-OPEN_STATES = (JobState.QUEUED, JobState.WAITING, JobState.RECOVERING, JobState.RUNNING)
 _SHOWN = 25
 _DIGEST = 12
 # Between two rounds a job has few other events.
@@ -48,7 +47,7 @@ class JobRows:
 
 def job_rows(store: Store) -> JobRows:
     """The jobs that are not over, newest first."""
-    found = store.queue.jobs(JobFilter(states=OPEN_STATES), after=None, limit=_SHOWN + 1)
+    found = store.queue.jobs(JobFilter(states=OPEN), after=None, limit=_SHOWN + 1)
     shown = found[:_SHOWN]
     labels = target_labels(job.request.target for job in shown)
     rows = tuple(_row(store, job, labels[job.request.target]) for job in shown)

@@ -36,7 +36,7 @@ from tunebook.service.dashboard.signing_in import (
 )
 from tunebook.service.dashboard.static_files import static_files
 
-logger = logging.getLogger(__name__)
+_log = logging.getLogger(__name__)
 
 # The addresses of files change with their content.
 _FOR_EVER = "public, max-age=31536000, immutable"
@@ -139,7 +139,7 @@ async def sign_out(request: Request, store: StoreOf, settings: SettingsOf) -> Re
     if signed_in is not None:
         await read_form(request, secret)
         await run_in_threadpool(store.sessions.end, secret)
-        logger.info("signed out", extra={"token": signed_in.token_id})
+        _log.info("signed out", extra={"token": signed_in.token_id})
     response = RedirectResponse("/sign-in", _SEE_OTHER)
     cookies.forget_session(response)
     return response
@@ -165,7 +165,7 @@ def _start_session(store: Store, secret: str) -> str | Problem:
         return Problem("unauthorized", "This token was revoked.")
     if not token.role.may(Role.READ):
         return Problem("forbidden", f"A token of role {token.role.value} may not read these pages.")
-    logger.info("signed in", extra={"token": token.id})
+    _log.info("signed in", extra={"token": token.id})
     return store.sessions.start(token.id, now(), SESSION_LIFETIME)
 
 

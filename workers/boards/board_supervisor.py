@@ -22,7 +22,7 @@ from tunebook.cache.errors import BoardError
 from tunebook.workers.boards.child_processes import log_tail, start_child, stop_child
 from tunebook.workers.boards.tracker import TrackerAddress, query_tracker
 
-logger = logging.getLogger(__name__)
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -129,7 +129,7 @@ class BoardSupervisor:
                 return
             if self._stopping.wait(pause):
                 return
-            logger.warning("board %s: starting its agent again", self._board_class)
+            _log.warning("board %s: starting its agent again", self._board_class)
             pause = min(pause * 2, self._limits.longest_pause)
 
     def _run_agent(self) -> bool:
@@ -190,13 +190,13 @@ class BoardSupervisor:
         except BoardError as error:
             # Each look would say it again.
             if not self._tracker_lost:
-                logger.warning("%s", error)
+                _log.warning("%s", error)
             self._tracker_lost = True
             return None
         self._tracker_lost = False
         return next((board.beat for board in boards if board.agent_id == agent_id), 0)
 
     def _note(self, text: str) -> None:
-        logger.warning("board %s: %s", self._board_class, text)
+        _log.warning("board %s: %s", self._board_class, text)
         with self._log.open("a") as log:
             log.write(f"{text}\n")

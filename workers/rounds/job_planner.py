@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
 from tunebook.cache.keys import ScheduleKey
-from tunebook.cache.queue.submissions import JobFilter, JobState, SearchingJob
+from tunebook.cache.queue.submissions import OPEN, JobFilter, SearchingJob
 from tunebook.cache.store import ClaimedRound, Store
 from tunebook.tuner.compiler import compiler_text
 from tunebook.tuner.search.allocation import RoundSizes, propose_rounds
@@ -23,7 +23,6 @@ _PLAN_ALL_SECONDS = 30.0
 # While there is nothing to do planning takes at most this share of the time.
 _IDLE_SHARE = 0.05
 _IDLE_SECONDS = 1.0
-_OPEN_STATES = (JobState.QUEUED, JobState.WAITING, JobState.RECOVERING, JobState.RUNNING)
 _MOST_JOBS = 500
 
 
@@ -175,7 +174,7 @@ class JobPlanner:
         """How many open jobs share each budget; those that wait to be split want their share."""
         sharing = dict(Counter(job.budget_id for job in found))
         for budget_id in {job.budget_id for job in found if job.budget.name}:
-            wanted = JobFilter(states=_OPEN_STATES, budget_id=budget_id)
+            wanted = JobFilter(states=OPEN, budget_id=budget_id)
             sharing[budget_id] = max(1, len(self._store.queue.jobs(wanted, limit=_MOST_JOBS)))
         return sharing
 

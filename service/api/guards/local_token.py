@@ -8,7 +8,7 @@ import socket
 from tunebook.cache.access.tokens import Role, Tokens
 from tunebook.cache.remote.token_file import read_local_token, write_local_token
 
-logger = logging.getLogger(__name__)
+_log = logging.getLogger(__name__)
 
 _NAME = "local command line"
 _LONGEST_NAME = 100
@@ -29,9 +29,9 @@ def leave_local_token(tokens: Tokens, port: int) -> None:
         path = write_local_token(port, made.secret)
     except OSError as error:
         tokens.revoke(made.token.id)
-        logger.warning(
+        _log.warning(
             "no token could be left for commands on this machine: they need TUNEBOOK_TOKEN",
             extra={"error": str(error)},
         )
         return
-    logger.info("left a token for commands on this machine", extra={"file": str(path)})
+    _log.info("left a token for commands on this machine", extra={"file": str(path)})

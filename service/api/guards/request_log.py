@@ -7,7 +7,7 @@ import time
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-logger = logging.getLogger(__name__)
+_log = logging.getLogger(__name__)
 
 _READING = frozenset({"GET", "HEAD", "OPTIONS"})
 # They change nothing, and there are thousands a second; metrics count them.
@@ -38,17 +38,17 @@ class RequestLog:
             await self._app(scope, receive, watched_send)
         finally:
             if status >= 500 or not _only_reads(scope):
-                _log(scope, status, time.perf_counter() - started)
+                _write(scope, status, time.perf_counter() - started)
 
 
 def _only_reads(scope: Scope) -> bool:
     return scope["method"] in _READING or scope["path"] == _LOOKUPS
 
 
-def _log(scope: Scope, status: int, seconds: float) -> None:
+def _write(scope: Scope, status: int, seconds: float) -> None:
     token = scope.get("state", {}).get("token")
     client = scope.get("client")
-    logger.info(
+    _log.info(
         "%s %s",
         scope["method"],
         scope["path"],

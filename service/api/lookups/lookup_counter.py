@@ -17,7 +17,7 @@ from tunebook.cache.statistics.lookup_counts import HIT, OTHER, LookupCell
 from tunebook.cache.statistics.lookup_statistics import LookupBatch, LookupStatistics
 from tunebook.cache.statistics.missed_keys import MissedKey
 
-logger = logging.getLogger(__name__)
+_log = logging.getLogger(__name__)
 
 FLUSH_SECONDS = 2.0
 # So many pipelines are counted by name.
@@ -96,7 +96,7 @@ class LookupCounter:
         try:
             self.flush()
         except TunebookError as error:
-            logger.error("%d counted keys are lost: %s", self._counts.total(), error)
+            _log.error("%d counted keys are lost: %s", self._counts.total(), error)
 
     def count(self, pipeline: str, tally: Tally) -> None:
         """Counts an answer that was given to a pipeline; without a name, as `unnamed`."""
@@ -135,9 +135,7 @@ class LookupCounter:
                     tidied = time.monotonic()
                     self._statistics.tidy(int(self._clock()) // 60)
             except TunebookError as error:
-                logger.warning(
-                    "look-ups stay counted in memory until they can be stored: %s", error
-                )
+                _log.warning("look-ups stay counted in memory until they can be stored: %s", error)
 
     def _learn_pipelines(self, names: Sequence[str]) -> None:
         with self._lock:

@@ -19,7 +19,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from tunebook.cache.errors import DatabaseError, TunebookError
 from tunebook.service.api.problems.problem_types import PROBLEM_TYPES
 
-logger = logging.getLogger(__name__)
+_log = logging.getLogger(__name__)
 
 MEDIA_TYPE = "application/problem+json"
 _SHOWN_ERRORS = 20
@@ -114,7 +114,7 @@ def problem_of(error: TunebookError) -> Problem:
     detail = str(error)
     if isinstance(error, DatabaseError):
         # Where the database lies is for those who run the coordinator.
-        logger.error("the database failed", extra={"error": detail})
+        _log.error("the database failed", extra={"error": detail})
         detail = "the database does not answer as it should; /readyz and the log say more"
     return Problem(error.problem_type, detail)
 
@@ -182,7 +182,7 @@ def _problem_of_any(error: Exception, scope: Scope) -> Problem:
 
 def _incident(scope: Scope) -> Problem:
     number = secrets.token_hex(6)
-    logger.exception(
+    _log.exception(
         "unexpected error",
         extra={"incident": number, "method": scope["method"], "path": scope["path"]},
     )

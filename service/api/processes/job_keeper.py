@@ -11,7 +11,7 @@ from tunebook.cache.errors import DatabaseError
 from tunebook.cache.queue.job_queue import JobQueue
 from tunebook.cache.storage.moments import now
 
-logger = logging.getLogger(__name__)
+_log = logging.getLogger(__name__)
 
 _TIDY_SECONDS = 3600.0
 
@@ -41,10 +41,10 @@ class JobKeeper:
         while not self._stop.wait(self._look_seconds):
             try:
                 for job_id in self._queue.end_spent():
-                    logger.info("a job ended", extra={"job": job_id})
+                    _log.info("a job ended", extra={"job": job_id})
                 self._queue.note_waiting()
                 if time.monotonic() - tidied >= _TIDY_SECONDS:
                     tidied = time.monotonic()
                     self._queue.tidy(now())
             except DatabaseError as error:
-                logger.warning("cannot look after the jobs", extra={"error": str(error)})
+                _log.warning("cannot look after the jobs", extra={"error": str(error)})

@@ -19,7 +19,7 @@ from tunebook.tuner.interchange.foreign_programs import (
     ShowScheduled,
 )
 
-logger = logging.getLogger(__name__)
+_log = logging.getLogger(__name__)
 
 _KEPT = 256
 _LONGEST = 1_000_000
@@ -74,7 +74,7 @@ class Scripts:
             with ForeignPrograms(processes=1) as programs:
                 (answer,) = programs.answers([ShowScheduled(tir, record.trace)])
         except TunebookError as error:
-            logger.warning(
+            _log.warning(
                 "no script was made", extra={"record": record.listed.id, "error": str(error)}
             )
             return ScriptAnswer(None, str(error))

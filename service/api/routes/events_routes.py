@@ -28,7 +28,7 @@ from tunebook.service.api.job_event_feed import JobEventFeed
 from tunebook.service.api.problems.problems import Problem
 from tunebook.service.api.settings import Settings
 
-logger = logging.getLogger(__name__)
+_log = logging.getLogger(__name__)
 
 router = APIRouter(tags=["jobs"])
 
@@ -137,9 +137,7 @@ class _Stream:
                     events, has_ended = await run_in_threadpool(self._read, after)
                 except DatabaseError as error:
                     # Its client comes again, and goes on where it was.
-                    logger.warning(
-                        "a stream ends", extra={"job": self._job_id, "error": str(error)}
-                    )
+                    _log.warning("a stream ends", extra={"job": self._job_id, "error": str(error)})
                     return
                 for event in events:
                     yield _event_text(event)

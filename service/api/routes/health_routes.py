@@ -12,7 +12,7 @@ from tunebook.cache.errors import TunebookError
 from tunebook.service.api.problems.problems import Problem
 from tunebook.service.api.processes.worker_processes import WorkerProcesses
 
-logger = logging.getLogger(__name__)
+_log = logging.getLogger(__name__)
 router = APIRouter(include_in_schema=False)
 
 
@@ -70,7 +70,7 @@ def _part(name: str, check: Callable[[], None], otherwise: str) -> PartDocument:
     try:
         check()
     except TunebookError as error:
-        logger.warning("a part is not ready", extra={"part": name, "error": str(error)})
+        _log.warning("a part is not ready", extra={"part": name, "error": str(error)})
         return PartDocument(name=name, ready=False, detail=f"{otherwise}; the log says why")
     return PartDocument(name=name, ready=True, detail="")
 
