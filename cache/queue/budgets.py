@@ -2,7 +2,8 @@
 
 A trial is reserved for a round, then charged when its result is stored, or given back when the
 round ends. One that reached its limit of seconds, board seconds or its deadline grants nothing
-more. Whoever locks a budget locks no job, no round and no other budget after it.
+more. Whoever locks a budget locks no job, no round and no other budget after it. It is locked so
+that jobs can still be made for it: those who make some at once would else wait for each other.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ def set_limit(session: Session, budget_id: int, trials: int | None, more: int | 
     """Locks the budget and sets its limit as Store.submit_job says; gives whether it allows more
     trials than before. Raises BudgetError."""
     row = session.execute(
-        select(BudgetRow).where(BudgetRow.id == budget_id).with_for_update()
+        select(BudgetRow).where(BudgetRow.id == budget_id).with_for_update(key_share=True)
     ).scalar_one()
     if trials is not None and more is not None:
         raise BudgetError("--trials sets the total and --more adds to it; give one of them")
@@ -67,7 +68,7 @@ def lower_limit(session: Session, job_id: int, trials: int) -> None:
     budget = session.execute(
         select(BudgetRow.id, BudgetRow.trial_limit, BudgetRow.granted)
         .where(BudgetRow.id == _budget_of(job_id))
-        .with_for_update()
+        .with_for_update(key_share=True)
     ).one()
     limit = max(budget.granted, budget.trial_limit - trials)
     session.execute(update(BudgetRow).where(BudgetRow.id == budget.id).values(trial_limit=limit))
@@ -78,7 +79,7 @@ def reserve(session: Session, job_id: int, trials: int) -> int:
     budget = session.execute(
         select(BudgetRow.id, BudgetRow.trial_limit, BudgetRow.granted, in_time().label("in_time"))
         .where(BudgetRow.id == _budget_of(job_id))
-        .with_for_update()
+        .with_for_update(key_share=True)
     ).one()
     grant = min(trials, int(budget.trial_limit - budget.granted)) if budget.in_time else 0
     if grant <= 0:

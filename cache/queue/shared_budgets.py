@@ -51,7 +51,7 @@ def raise_limits(session: Session, budget_id: int, limits: BudgetLimits) -> bool
     row = session.scalars(
         select(BudgetRow)
         .where(BudgetRow.id == budget_id)
-        .with_for_update()
+        .with_for_update(key_share=True)
         .execution_options(populate_existing=True)
     ).one()
     before = _limits(row)

@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import pytest
-from cache_samples import A76, TRACE, conv, propose_all, start_job
+from cache_samples import A76, TRACE, conv, model_of, propose_all, start_job
 from queue_samples import claim_new_searched, submit, submit_searched
 from sqlalchemy import Connection, create_engine, text
 
@@ -27,6 +27,14 @@ _COPIED = """
 _STORE_MODULE = f"""
     INSERT INTO records ({_COPIED}, module_hash, source)
     SELECT {_COPIED}, 'module', 'search' FROM records
+"""
+
+_ADDED = """
+    model_id, budget_id, emulated, state, reason, created_at, submitted, digest, shapes, target,
+    choices, name, priority, stage, log, epoch, beat, lost_workers
+"""
+_ADD_JOB = f"""
+    INSERT INTO jobs ({_ADDED}, board_class) SELECT {_ADDED}, 'a third' FROM jobs
 """
 
 
@@ -95,6 +103,23 @@ def test_a_round_is_finished_while_another_cancels_its_job(postgresql_url: str) 
     engine.dispose()
 
 
+def test_runs_of_one_model_on_two_board_classes_begin_at_once(postgresql_url: str) -> None:
+    engine = create_engine(parse_url(postgresql_url))
+    with Store.open(postgresql_url) as store, ThreadPoolExecutor(1) as thread:
+        job = start_job(store)
+        model = store.save_model(model_of([conv()]))
+        with engine.begin() as beginning:
+            # The first step of submit_job; its next is to lock the budget, as the other run does.
+            beginning.execute(text(_ADD_JOB))
+            submitted = thread.submit(
+                store.submit_job, model, "another", trials=None, more=None, emulated=False
+            )
+            other = submitted.result(_PATIENCE_SECONDS)
+            beginning.execute(text("SELECT * FROM budgets FOR NO KEY UPDATE"))
+        assert store.budget(other) == store.budget(job)
+    engine.dispose()
+
+
 def test_a_claim_holds_no_budget_while_it_waits_for_another(postgresql_url: str) -> None:
     engine = create_engine(parse_url(postgresql_url))
     with Store.open(postgresql_url) as store, ThreadPoolExecutor(1) as thread:
@@ -122,7 +147,7 @@ def test_a_job_joins_a_budget_while_trials_are_reserved_of_it(postgresql_url: st
         propose_all(store, job, 4)
         with engine.begin() as claiming:
             claiming.execute(text("SELECT * FROM rounds FOR UPDATE"))
-            claiming.execute(text("SELECT * FROM budgets FOR UPDATE"))
+            claiming.execute(text("SELECT * FROM budgets FOR NO KEY UPDATE"))
             joined = thread.submit(submit, store)
             _wait_for_somebody_waiting(claiming)
             claiming.execute(text("UPDATE job_event_heads SET last = last"))
