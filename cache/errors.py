@@ -103,7 +103,7 @@ class InterchangeError(TunebookError):
 
 
 class LeaseLostError(TunebookError):
-    """A round was claimed by another worker meanwhile; stop writing to it."""
+    """A round or a job's stage is another worker's meanwhile, or over; stop writing to it."""
 
     problem_type = "lease-lost"
 

@@ -6,9 +6,9 @@ import errno
 import hashlib
 import os
 import re
-import secrets
 import tempfile
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Any
@@ -85,10 +85,14 @@ class ModelFiles:
         folder = Path(self._root) / _ARRIVING
         if not self._is_folder or not folder.is_dir():
             return 0
-        old = [one for one in folder.iterdir() if one.stat().st_mtime < now - _ABANDONED_SECONDS]
-        for file in old:
-            file.unlink(missing_ok=True)
-        return len(old)
+        removed = 0
+        for file in folder.iterdir():
+            # What is complete meanwhile, or removed by another coordinator, is gone.
+            with suppress(FileNotFoundError):
+                if file.stat().st_mtime < now - _ABANDONED_SECONDS:
+                    file.unlink()
+                    removed += 1
+        return removed
 
     def exists(self, digest: str) -> bool:
         """Whether the model is there. Raises UsageError for what is no digest."""
@@ -153,9 +157,7 @@ class ModelUpload:
 
     def __enter__(self) -> ModelUpload:
         try:
-            number, name = tempfile.mkstemp(
-                prefix=secrets.token_hex(4), dir=self._store._spool_folder()
-            )
+            number, name = tempfile.mkstemp(dir=self._store._spool_folder())
         except OSError as error:
             raise _unusable(self._store._root, error) from None
         self._file, self._spooled = os.fdopen(number, "wb"), Path(name)

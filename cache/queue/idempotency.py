@@ -2,25 +2,17 @@
 
 from __future__ import annotations
 
-from sqlalchemy import update
 from sqlalchemy.orm import Session
 
 from tunebook.cache.errors import IdempotencyError
 from tunebook.cache.queue.submissions import Idempotency
-from tunebook.cache.storage.identities import insert_missing
-from tunebook.cache.storage.tables import IdempotencyRow, RevisionRow
-
-_SUBMISSIONS = "submissions"
+from tunebook.cache.storage.revisions import SUBMISSIONS, bump
+from tunebook.cache.storage.tables import IdempotencyRow
 
 
 def take_turn(session: Session) -> None:
     """Lets one transaction submit at a time: of two that are alike, the later sees the earlier."""
-    insert_missing(session, RevisionRow, {"name": _SUBMISSIONS, "number": 0})
-    session.execute(
-        update(RevisionRow)
-        .where(RevisionRow.name == _SUBMISSIONS)
-        .values(number=RevisionRow.number + 1)
-    )
+    bump(session, SUBMISSIONS)
 
 
 def made_before(session: Session, kind: str, idempotency: Idempotency | None) -> int | None:

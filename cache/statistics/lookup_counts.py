@@ -9,7 +9,7 @@ from datetime import datetime, timedelta, timezone
 from enum import Enum
 from typing import Any
 
-from sqlalchemy import delete, distinct, func, literal, select
+from sqlalchemy import delete, func, literal, select
 from sqlalchemy.orm import Session
 
 from tunebook.cache.storage.identities import insert_or_update
@@ -148,11 +148,6 @@ def counted_pipelines(session: Session, limit: int) -> tuple[str, ...]:
         .limit(limit)
     )
     return tuple(rows)
-
-
-def counted_targets(session: Session) -> tuple[str, ...]:
-    """Everything that was counted as a target."""
-    return tuple(session.scalars(select(distinct(LookupCountRow.target))))
 
 
 def hit_rates(

@@ -22,6 +22,8 @@ from tunebook.cache.storage.tables import RevisionRow
 SCHEDULES = "schedules"
 # Access tokens: made, or revoked.
 TOKENS = "tokens"
+# Jobs and budgets: nobody keeps copies of them, but who submits waits here for who did before.
+SUBMISSIONS = "submissions"
 
 
 @dataclass(frozen=True)
@@ -39,7 +41,7 @@ class Revision:
 
 def bump(session: Session, name: str) -> None:
     """Says in the transaction of a change that there was one. It locks the row until the end of
-    the transaction, so it is the last thing that one does."""
+    the transaction, so it is the last thing that one does, or else the first."""
     statement = insert_or_update(
         session, RevisionRow, ["name"], lambda _: {"number": RevisionRow.number + 1}
     )

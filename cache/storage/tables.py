@@ -1,6 +1,7 @@
 """The tables, as typed models; migrations/versions/ says how a database comes to have them.
 
-Wall-clock columns (`created_at`, `finished_at`) are for people to read: nothing is decided by them.
+The wall clock decides when a budget's deadline is reached, when a session is over, and what is
+forgotten; other moments are for people to read.
 """
 
 from __future__ import annotations
@@ -235,9 +236,8 @@ class JobRow(Base):
 
     `stage` is what an open job needs next: `split`, `recover`, `search`. The first two are claimed
     by one worker, with a lease like a round's (`epoch`, `beat`, `worker`, `holder`), and
-    `lost_workers` counts those that died at it. `digest`,
-    `shapes`, `target` and `choices` say what a submitted job is to split; `model_id` is known when
-    it was.
+    `lost_workers` counts those that died at it. `digest`, `shapes`, `target` and `choices` say what
+    a submitted job is to split; `model_id` is known when it was.
     """
 
     __tablename__ = "jobs"
@@ -253,6 +253,7 @@ class JobRow(Base):
         ),
         Index("ix_jobs_state", "state", "stage"),
         Index("ix_jobs_budget", "budget_id"),
+        Index("ix_jobs_model", "model_id", "board_class"),
     )
 
     id: Mapped[int] = mapped_column(Integer, primary_key=True)
@@ -394,8 +395,7 @@ class MissedKeyRow(Base):
 
 
 class RevisionRow(Base):
-    """A number that rises with every change of what it is named after (`schedules`, `tokens`), for
-    those who keep copies in memory."""
+    """A number that rises with every change of what it is named after: see revisions.py."""
 
     __tablename__ = "revisions"
 

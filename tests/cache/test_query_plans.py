@@ -63,6 +63,9 @@ ASKED_OF_JOBS: dict[str, Callable[[Store, int], object]] = {
     "open jobs": lambda store, _: store.queue.jobs(JobFilter(states=(JobState.WAITING,))),
     "budgets of a name": lambda store, _: store.queue.budgets("night"),
     "submit": lambda store, _: submit(store, conv(28)),
+    "a plan": lambda store, job: store.planning.known_tasks(
+        store.queue.job(job).request.digest, "", A76, BOARD
+    ),
 }
 
 

@@ -112,6 +112,7 @@ def _widen_jobs() -> None:
     )
     op.create_index("ix_jobs_state", "jobs", ["state", "stage"])
     op.create_index("ix_jobs_budget", "jobs", ["budget_id"])
+    op.create_index("ix_jobs_model", "jobs", ["model_id", "board_class"])
 
 
 def _create_job_tables() -> None:
@@ -253,6 +254,7 @@ def downgrade() -> None:
 
 
 def _narrow_jobs() -> None:
+    op.drop_index("ix_jobs_model", "jobs")
     op.drop_index("ix_jobs_budget", "jobs")
     op.drop_index("ix_jobs_state", "jobs")
     op.drop_index("uq_jobs_open", "jobs")
