@@ -41,7 +41,8 @@ class ExpectedGain:
 def expect_after(
     jobs: Sequence[PlannedJob], room: Room, seconds: float, sizes: RoundSizes
 ) -> tuple[ExpectedGain, ...]:
-    """What so many seconds more of all boards are expected to bring each job that was split.
+    """What so many seconds more of all boards are expected to bring each job of which a latency is
+    known.
 
     The allocation is played forward, each task improving as it is expected to; jobs that share a
     class of boards compete for it. Trials are not limited.
@@ -74,7 +75,12 @@ def expect_after(
             trials[number],
         )
         for number, job in known.items()
+        if any(map(_was_timed, job.states))
     )
+
+
+def _was_timed(task: TaskState) -> bool:
+    return task.untuned_seconds is not None or task.best_seconds is not None
 
 
 def _coarser(sizes: RoundSizes, seconds: float, jobs: Sequence[PlannedJob]) -> RoundSizes:

@@ -80,6 +80,13 @@ def test_exhausted_tasks_and_unsplit_models_promise_nothing() -> None:
     assert (gain.job, gain.trials, gain.share) == (1, 0, 0.0)
 
 
+def test_nothing_is_said_of_a_model_that_was_split_and_never_timed() -> None:
+    untried = _task(0, 1e-3, untuned_seconds=None, best_seconds=None, trials=0, history=())
+    jobs = [_job(0, states=(untried,)), _job(1, states=(_task(0, 1e-3),))]
+    (gain,) = expect_after(jobs, Room(), _HOUR, RoundSizes())
+    assert gain.job == 1
+
+
 def test_an_hour_of_quick_trials_is_forecast_in_large_rounds() -> None:
     """Trials of a millisecond: in rounds of 16 they would be 225,000 rounds."""
     tasks = tuple(_task(n, 1e-3 * (n + 1), seconds_per_trial=1e-3) for n in range(30))
