@@ -54,12 +54,6 @@ PROBLEM_TYPES = {
         "The address of a model is the SHA-256 of its file. What arrived has another one: it was "
         "damaged or cut short on its way. Nothing was stored; send it again.",
     ),
-    "deadline": ProblemType(
-        422,
-        "The deadline has passed",
-        "A budget whose deadline has passed buys nothing. Give one that lies ahead, with its "
-        "offset from UTC.",
-    ),
     "idempotency-key-reused": ProblemType(
         422,
         "The key was used for something else",
@@ -69,7 +63,8 @@ PROBLEM_TYPES = {
     "budget": ProblemType(
         422,
         "The budget cannot serve",
-        "A budget is too small for what it is for, or its parts contradict each other.",
+        "A budget is too small for what it is for, its deadline has passed, or its parts contradict "
+        "each other.",
     ),
     "untrusted-trace": ProblemType(
         422,
