@@ -63,8 +63,8 @@ PROBLEM_TYPES = {
     "budget": ProblemType(
         422,
         "The budget cannot serve",
-        "A budget is too small for what it is for, its deadline has passed, or its parts contradict "
-        "each other.",
+        "A budget is too small for what it is for, its deadline has passed, or its parts "
+        "contradict each other.",
     ),
     "untrusted-trace": ProblemType(
         422,
