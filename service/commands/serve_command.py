@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import socket
 from contextlib import closing, suppress
 from pathlib import Path
@@ -12,6 +13,7 @@ import typer
 from tunebook.cache.errors import ExitCode, ServerError
 from tunebook.cache.store import Store
 from tunebook.service.commands.options import DatabaseUrl, Tracker, open_store
+from tunebook.service.mending import database_to_name
 from tunebook.service.output import print_text
 
 if TYPE_CHECKING:
@@ -103,12 +105,17 @@ def serve(
         pipelines=tuple(pipeline or ()),
     )
     with open_store(db) as store:
-        _run(listening, settings, store, _workers(workers, db, models, boards or [], tracker))
+        children = _workers(workers, db, models, boards or [], tracker)
+        _run(listening, settings, store, children, _token_command(db))
     return ExitCode.OK
 
 
 def _run(
-    listening: Listening, settings: Settings, store: Store, workers: WorkerProcesses | None
+    listening: Listening,
+    settings: Settings,
+    store: Store,
+    workers: WorkerProcesses | None,
+    token_command: str,
 ) -> None:
     """Runs the coordinator until SIGTERM or Ctrl-C. Raises ServerError when it cannot start."""
     from tunebook.service.api.guards.local_token import leave_local_token
@@ -122,7 +129,7 @@ def _run(
     def tell_started() -> None:
         leave_local_token(store.tokens, port)
         print_text(f"Tunebook is at {listening.url(port)}")
-        print_text("Its pages want a token: tunebook token create NAME")
+        print_text(f"Its pages want a token: {token_command}")
 
     with closing(bound):
         app = create_app(settings, store, workers=workers)
@@ -144,6 +151,14 @@ def _names(listening: Listening, given: list[str]) -> tuple[str, ...]:
 
     named = (*LOOPBACK_NAMES, *given)
     return named if listening.is_local else (*named, listening.host, socket.gethostname())
+
+
+def _token_command(db: str | None) -> str:
+    """What makes a token in the same database."""
+    words = ["tunebook", "token", "create", "NAME"]
+    if (named := database_to_name(db)) is not None:
+        words += ["--db", named]
+    return shlex.join(words)
 
 
 def _workers(

@@ -130,6 +130,21 @@ def test_a_stream_ends_when_its_token_is_revoked(running: Served) -> None:
     assert '"level": "error"' not in running.log()
 
 
+def test_the_command_that_it_names_makes_a_token_that_it_knows(serve: Serve) -> None:
+    served = serve()
+    assert served.process.stdout is not None
+    command = served.process.stdout.readline().partition(": ")[2].split()
+    assert command[:4] == ["tunebook", "token", "create", "NAME"]
+    made = subprocess.run(
+        [sys.executable, "-m", "tunebook.service.cli", *command[1:]],
+        stdout=subprocess.PIPE,
+        text=True,
+        check=True,
+    )
+    headers = {"Authorization": f"Bearer {made.stdout.strip()}"}
+    assert httpx.get(f"{served.url}/api/v1/jobs", headers=headers).status_code == 200
+
+
 def submitted_job(store: Store) -> int:
     """A job that nobody works on."""
     request = JobRequest(digest="0" * 64, shapes="", target=TARGET, board_class="local")
