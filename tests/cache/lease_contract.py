@@ -21,7 +21,7 @@ from processes import run_at_once, start
 from store_contract import StoreFixtures
 
 from tunebook.cache.errors import LeaseLostError
-from tunebook.cache.storage import tables
+from tunebook.cache.storage import moments
 from tunebook.cache.store import Store
 
 LEASE = 10.0
@@ -52,7 +52,7 @@ class WallClock:
 
         wall = self
         # Column defaults and other modules hold the function `now` itself: it is moved from within.
-        monkeypatch.setattr(tables, "datetime", Stepped)
+        monkeypatch.setattr(moments, "datetime", Stepped)
 
     def step(self, hours: int) -> None:
         self._hours += hours
