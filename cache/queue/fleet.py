@@ -91,11 +91,6 @@ class Fleet:
         with self._database.reading() as session:
             return tuple(map(_presence, self._alive(session)))
 
-    def serves(self, board_class: str) -> bool:
-        """Whether a worker that is alive has a board of this class."""
-        with self._database.reading() as session:
-            return board_class in self.served_classes(session)
-
     def served_classes(self, session: Session) -> frozenset[str]:
         """The board classes of all workers that are alive."""
         return frozenset(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from datetime import datetime
-from typing import Any
 
 from tunebook.cache.errors import BudgetError
 from tunebook.cache.queue import (
@@ -262,11 +261,6 @@ class JobQueue:
             retention.forget_old_events(session, now)
 
     # --- events ------------------------------------------------------------------------------
-    def append_event(self, job_id: int, kind: str, data: dict[str, Any]) -> int:
-        """Adds an event to a job; gives its number."""
-        with self._database.writing() as session:
-            return job_events.append_event(session, job_id, kind, data)
-
     def events(self, job_id: int, after: int = 0, limit: int = 500) -> tuple[JobEvent, ...]:
         """A job's events whose number is above `after`, in order; none for a job that is not
         there, or whose events were forgotten."""

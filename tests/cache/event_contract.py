@@ -6,6 +6,7 @@ import pytest
 from cache_samples import candidates, conv, propose_all, start_job, success
 from processes import run_at_once
 from queue_samples import (
+    append_events,
     claim_new_searched,
     submit,
     submit_searched,
@@ -59,10 +60,9 @@ class EventContract(StoreFixtures):
         store.finish_round(claimed.id, claimed.epoch)
         assert store.queue.events(job)[-1].data["latency_seconds"] is None
 
-    def test_events_are_read_on_from_a_number(self, store: Store) -> None:
+    def test_events_are_read_on_from_a_number(self, store: Store, url: str) -> None:
         job = submit(store)
-        for number in range(5):
-            store.queue.append_event(job, "note", {"number": number})
+        append_events(url, job, 5)
         assert [event.number for event in store.queue.events(job, after=3)] == [4, 5, 6]
         assert [event.number for event in store.queue.events(job, after=1, limit=2)] == [2, 3]
         assert store.queue.events(job, after=6) == ()

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from contextlib import closing
+
 from cache_samples import A76, BOARD, conv, model_of, propose_all
 
 from tunebook.cache.queue.fleet import ServedBoard
+from tunebook.cache.queue.job_events import ROUND, append_event
 from tunebook.cache.queue.submissions import BudgetLimits, ClaimedStage, JobRequest
 from tunebook.cache.records import Workload
+from tunebook.cache.storage.database import Database
 from tunebook.cache.store import ClaimedRound, Store
 
 SERVED = ServedBoard(BOARD, "board-1", emulated=False, cores=4)
@@ -22,6 +26,17 @@ def submit(
     store: Store, *workloads: Workload, budget: BudgetLimits | int = TRIALS, target: str = A76
 ) -> int:
     return store.queue.submit(request_for(*workloads, target=target), budget).job_id
+
+
+def append_events(url: str, job: int, count: int) -> list[int]:
+    """Tells so many things of a job, each in a transaction of its own; gives their numbers."""
+    with closing(Database.open(url)) as database:
+        return [_append_event(database, job, number) for number in range(count)]
+
+
+def _append_event(database: Database, job: int, number: int) -> int:
+    with database.writing() as session:
+        return append_event(session, job, ROUND, {"told": number})
 
 
 def claim_split(store: Store, worker: str = "splitter") -> ClaimedStage | None:

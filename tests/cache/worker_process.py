@@ -16,7 +16,7 @@ from random import Random
 from typing import Any
 
 from cache_samples import BOARD, candidates, conv, model_of, propose_all, start_job, success
-from queue_samples import TRIALS, claim_searched, claim_split, request_for
+from queue_samples import TRIALS, append_events, claim_searched, claim_split, request_for
 
 from tunebook.cache.errors import LeaseLostError
 from tunebook.cache.queue.fleet import ServedBoard
@@ -187,8 +187,7 @@ def announce(url: str) -> int:
 
 def tell(url: str, job: str, times: str) -> list[int]:
     """Adds events to a job; gives their numbers."""
-    with Store.open(url) as store:
-        return [store.queue.append_event(int(job), "note", {}) for _ in range(int(times))]
+    return append_events(url, int(job), int(times))
 
 
 def create(url: str) -> str:

@@ -12,6 +12,7 @@ import httpx
 import pytest
 from cache_samples import A76, BOARD
 from job_samples import DIGEST
+from queue_samples import append_events
 from running_coordinator import RunningCoordinator, received, running_coordinator
 
 from tunebook.cache.queue.submissions import BudgetLimits, JobRequest
@@ -34,8 +35,7 @@ def coordinator(store: Store) -> Iterator[RunningCoordinator]:
 
 
 def tell(store: Store, job: int, count: int) -> None:
-    for number in range(count):
-        store.queue.append_event(job, "round", {"told": number})
+    append_events(store.url, job, count)
 
 
 def test_a_stream_gives_each_event_in_order_and_ends_after_the_last(
