@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -45,13 +46,14 @@ class CommandOptions:
     server: str | None = None
 
 
-def fill_in(command: str, options: CommandOptions) -> str:
-    """The command with MODEL and OUT replaced and the options added, quoted for a shell. What a
-    coordinator misses is mended by a job there, which recovers what it can before it searches."""
+def fill_in(command: str, options: CommandOptions, misses: int = 1) -> str:
+    """The command that mends so many misses, with MODEL and OUT replaced and the options added,
+    quoted for a shell. What a coordinator misses is mended by a job there, which recovers what it
+    can before it searches."""
     placeholders = {"MODEL": str(options.model), "OUT": str(options.output)}
     words = [placeholders.get(word, word) for word in shlex.split(command)]
     if options.server is not None and words[:2] in _ON_BOARDS:
-        words = _as_job(words)
+        words = _as_job(words, misses)
     for shape in options.shapes:
         words += ["--shape", shape]
     if options.layout is not None:
@@ -67,20 +69,20 @@ def fill_in(command: str, options: CommandOptions) -> str:
     return shlex.join(words)
 
 
-def _as_job(words: Sequence[str]) -> list[str]:
+def _as_job(words: Sequence[str], misses: int) -> list[str]:
     """The job at a coordinator that does what a command would do with a database; `migrate` says
     of no trials how many."""
     given = [_TRIALS if word == "--more" else word for word in words[2:]]
     if _TRIALS not in given:
-        given += [_TRIALS, str(TRIALS_A_MISS)]
+        given += [_TRIALS, str(TRIALS_A_MISS * misses)]
     return [*_SUBMIT, *given]
 
 
 def fill_in_all(misses: Sequence[Miss], options: CommandOptions) -> tuple[Miss, ...]:
-    """The misses with commands that can be run."""
-    return tuple(
-        replace(miss, mending_command=fill_in(miss.mending_command, options)) for miss in misses
-    )
+    """The misses with commands that can be run, each for all misses that it is the command of."""
+    counts = Counter(miss.mending_command for miss in misses)
+    filled = {command: fill_in(command, options, count) for command, count in counts.items()}
+    return tuple(replace(miss, mending_command=filled[miss.mending_command]) for miss in misses)
 
 
 def database_to_name(given: str | None) -> str | None:

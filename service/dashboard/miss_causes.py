@@ -94,17 +94,17 @@ def _cause_view(found: MissedGroup, labels: Mapping[str, str], address: str) -> 
         targets=tuple(named[target] for target in targets),
         pipelines=tuple(sorted({key.pipeline for key in found.keys})),
         last=Moment(found.last_at),
-        mending_command=_command_here(found.group.mending_command, address),
+        mending_command=_command_here(found.group.mending_command, address, len(misses)),
         misses=tuple(map(_miss_view, misses[:_SHOWN_MISSES])),
         more=max(0, len(misses) - _SHOWN_MISSES),
     )
 
 
-def _command_here(command: str, address: str) -> str:
-    """The command as it mends this coordinator; who runs it knows the model."""
+def _command_here(command: str, address: str, misses: int) -> str:
+    """The command as it mends so many misses of this coordinator; who runs it knows the model."""
     options = CommandOptions(Path("MODEL"), Path("OUT"), server=address)
     try:
-        return fill_in(command, options)
+        return fill_in(command, options, misses)
     except ValueError:
         # Quotes without an end: no command of ours.
         return command

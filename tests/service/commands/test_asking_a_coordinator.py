@@ -16,10 +16,12 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "api"))
 from running_coordinator import RunningCoordinator, running_coordinator
 
 from tunebook.cache.errors import ExitCode, UsageError
+from tunebook.cache.keys import ScheduleKey
+from tunebook.cache.misses import Miss, MissReason
 from tunebook.cache.store import Store
 from tunebook.service.cli import run
 from tunebook.service.commands.options import chosen_server
-from tunebook.service.mending import CommandOptions, fill_in
+from tunebook.service.mending import CommandOptions, fill_in, fill_in_all
 
 A76 = "llvm -mtriple=aarch64-linux-gnu -mcpu=cortex-a76 -num-cores=4"
 URL = "https://tunebook.example"
@@ -160,7 +162,7 @@ def test_both_a_database_and_a_coordinator_are_refused(
         ),
         (
             f"tunebook migrate MODEL --target '{A76}'",
-            f"tunebook submit net.onnx --target '{A76}' --trials 16 --layout NHWC --server {URL}",
+            f"tunebook submit net.onnx --target '{A76}' --trials 64 --layout NHWC --server {URL}",
         ),
         (
             f"tunebook build MODEL --target '{A76}' -o OUT --accept-emulated",
@@ -172,4 +174,22 @@ def test_both_a_database_and_a_coordinator_are_refused(
 )
 def test_what_mends_a_miss_of_a_coordinator_is_a_job_there(command: str, filled: str) -> None:
     options = CommandOptions(Path("net.onnx"), Path("out"), layout="NHWC", server=URL)
-    assert fill_in(command, options) == filled
+    assert fill_in(command, options, misses=4) == filled
+
+
+def test_a_job_has_trials_for_all_misses_that_it_is_to_mend() -> None:
+    migrate, tune = (f"tunebook {words}" for words in ("migrate MODEL", "tune MODEL --more 32"))
+    misses = [
+        Miss(
+            ScheduleKey("op", "f32[1] -> f32[1]", A76, "compiler", f"{number:016x}"),
+            MissReason.OTHER_TARGET,
+            None,
+            (),
+            "",
+            command,
+        )
+        for number, command in enumerate([migrate, tune, migrate, migrate, tune])
+    ]
+    filled = fill_in_all(misses, CommandOptions(Path("net.onnx"), Path("out"), server=URL))
+    trials = [miss.mending_command.split("--trials ")[1].split()[0] for miss in filled]
+    assert trials == ["48", "32", "48", "48", "32"]

@@ -82,7 +82,8 @@ def test_misses_are_grouped_by_cause_with_the_nearest_key_and_the_command(
     reader: TestClient, store: Store
 ) -> None:
     command = f"tunebook migrate MODEL --target '{PI}'"
-    here = f"tunebook submit MODEL --target '{PI}' --trials {TRIALS_A_MISS} --server http://{HOST}"
+    trials = 2 * TRIALS_A_MISS
+    here = f"tunebook submit MODEL --target '{PI}' --trials {trials} --server http://{HOST}"
     for number in (1, 2):
         wanted, nearest = key(PI, number=number), key(SERVER, number=number)
         difference = Difference("target.mcpu", "cortex-a76", "znver4")
