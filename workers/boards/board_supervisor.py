@@ -129,7 +129,7 @@ class BoardSupervisor:
                 return
             if self._stopping.wait(pause):
                 return
-            _log.warning("board %s: starting its agent again", self._board_class)
+            _log.warning("board %s: starting its agent again", self._board_class, extra=self._told)
             pause = min(pause * 2, self._limits.longest_pause)
 
     def _run_agent(self) -> bool:
@@ -190,13 +190,18 @@ class BoardSupervisor:
         except BoardError as error:
             # Each look would say it again.
             if not self._tracker_lost:
-                _log.warning("%s", error)
+                _log.warning("%s", error, extra=self._told)
             self._tracker_lost = True
             return None
         self._tracker_lost = False
         return next((board.beat for board in boards if board.agent_id == agent_id), 0)
 
+    @property
+    def _told(self) -> dict[str, object]:
+        """What a log says of it."""
+        return {"board_class": self._board_class, "tracker": str(self._tracker)}
+
     def _note(self, text: str) -> None:
-        _log.warning("board %s: %s", self._board_class, text)
+        _log.warning("board %s: %s", self._board_class, text, extra=self._told)
         with self._log.open("a") as log:
             log.write(f"{text}\n")

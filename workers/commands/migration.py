@@ -13,7 +13,7 @@ from tunebook.cache.misses import LookupAnswer, Miss
 from tunebook.cache.records import Model, Record
 from tunebook.cache.store import Store
 from tunebook.cache.targets import Target
-from tunebook.tuner.splitting.prepare import Choices
+from tunebook.tuner.splitting.choices import Choices
 from tunebook.tuner.splitting.stored_choices import stored_choices
 from tunebook.workers.commands.migration_worker import MigrationWorker
 from tunebook.workers.commands.tuning import BoardRequest, BudgetRequest, TuningPlan, plan_on_boards

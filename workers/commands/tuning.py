@@ -12,7 +12,8 @@ from tunebook.cache.store import Budget, Store, TaskState
 from tunebook.cache.targets import Target
 from tunebook.tuner.importing.frontend import read_model
 from tunebook.tuner.importing.imported_model import ImportedModel
-from tunebook.tuner.splitting.prepare import Choices, prepare
+from tunebook.tuner.splitting.choices import Choices
+from tunebook.tuner.splitting.prepare import prepare
 from tunebook.tuner.splitting.split import split_model
 from tunebook.tuner.trials.linking import linker_for
 from tunebook.workers.boards.boards import BoardPlan, plan_boards

@@ -107,7 +107,7 @@ class Lane:
                 if not self._turn():
                     self._idle()
             except LeaseLostError as error:
-                _log.warning("%s", error)
+                _log.warning("%s", error, extra=self._told)
             except (BoardError, DatabaseError, ServerError) as error:
                 self._log_unless_stopping(error)
                 self._context.stop.wait(_PAUSE_SECONDS)
@@ -124,7 +124,12 @@ class Lane:
 
     def _log_unless_stopping(self, error: TunebookError) -> None:
         if not self._context.stop.is_set():
-            _log.warning("%s; it is tried again in %g s", error, _PAUSE_SECONDS)
+            _log.warning("%s; it is tried again in %g s", error, _PAUSE_SECONDS, extra=self._told)
+
+    @property
+    def _told(self) -> dict[str, object]:
+        """What a log says of it."""
+        return {"worker": self._context.name, "board_classes": ", ".join(self._classes)}
 
     def _turn(self) -> bool:
         """Does one thing, if there is one to do."""

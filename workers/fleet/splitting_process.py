@@ -26,7 +26,8 @@ def _start() -> Handler:
     from tunebook.tuner.importing.frontend import read_model
     from tunebook.tuner.importing.shapes import parse_shape_options
     from tunebook.tuner.llvm_targets import resolve_target
-    from tunebook.tuner.splitting.prepare import Choices, prepare
+    from tunebook.tuner.splitting.choices import Choices
+    from tunebook.tuner.splitting.prepare import prepare
     from tunebook.tuner.splitting.split import split_model
 
     def split(request: SplitRequest) -> Model:

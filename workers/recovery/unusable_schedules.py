@@ -9,6 +9,7 @@ from tunebook.cache.keys import ScheduleKey
 from tunebook.cache.records import ErrorClass
 from tunebook.cache.store import Store
 from tunebook.tuner.traces.usable import why_unusable
+from tunebook.workers.rounds.log_members import members_of
 
 _log = logging.getLogger(__name__)
 
@@ -24,6 +25,11 @@ def withdraw_unusable(store: Store, keys: Sequence[ScheduleKey], *, emulated: bo
             program = store.workload(schedule.key.workload).tir
             reason = why_unusable(program, schedule)
             if reason is not None:
-                _log.warning("record %d is withdrawn: %s", schedule.record_id, reason)
+                _log.warning(
+                    "record %d is withdrawn: %s",
+                    schedule.record_id,
+                    reason,
+                    extra=members_of(schedule.key),
+                )
                 store.mark_failed(schedule.record_id, ErrorClass.BUILD, reason)
                 pending.append(schedule.key)

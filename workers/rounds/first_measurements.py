@@ -7,6 +7,7 @@ import logging
 from collections.abc import Callable, Sequence
 
 from tunebook.cache.store import Store, TaskState
+from tunebook.workers.rounds.log_members import members_of
 from tunebook.workers.rounds.round_runner import RoundRunner
 from tunebook.workers.rounds.workbench import Workbench
 
@@ -30,7 +31,12 @@ def measure_untuned(
             continue
         measurement = bench.measurer.measure(reference, bench.programs.program(task.key))
         if measurement.seconds is None:
-            _log.warning("%s: untuned program: %s", task.key, measurement.error_text)
+            _log.warning(
+                "%s: untuned program: %s",
+                task.key,
+                measurement.error_text,
+                extra={"task": task.id, **members_of(task.key)},
+            )
         else:
             store.set_untuned_seconds(task.id, measurement.seconds)
 

@@ -30,12 +30,10 @@ def give_hopeless_up(store: Store, rounds: Sequence[ClaimedRound]) -> list[Claim
 
 
 def _give_up(store: Store, claimed: ClaimedRound) -> None:
-    _log.warning(
-        "given up: its workers ended before they had a candidate",
-        extra={"job": claimed.job_id, "round": claimed.id, "op": claimed.key.op},
-    )
+    told = {"job": claimed.job_id, "round": claimed.id, "op": claimed.key.op}
+    _log.warning("given up: its workers ended before they had a candidate", extra=told)
     store.set_exhausted(claimed.task_id)
     try:
         store.finish_round(claimed.id, claimed.epoch)
     except LeaseLostError as error:
-        _log.warning("%s", error)
+        _log.warning("%s", error, extra=told)

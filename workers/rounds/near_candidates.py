@@ -11,6 +11,7 @@ from tunebook.cache.records import Candidate, Source
 from tunebook.cache.store import Store
 from tunebook.tuner.one_line import one_line
 from tunebook.tuner.recovery.adaptation import NearTrace, adapt
+from tunebook.workers.rounds.log_members import members_of
 
 _log = logging.getLogger(__name__)
 
@@ -52,6 +53,11 @@ class NearCandidates:
         try:
             made = adapt(tir, key.target, traces, source=source, seed=self._seed, limit=most)
         except Exception as error:  # TVM raises whatever it likes, and only this task is at fault
-            _log.warning("%s: no near trace could be adapted: %s", key, one_line(error))
+            _log.warning(
+                "%s: no near trace could be adapted: %s",
+                key,
+                one_line(error),
+                extra=members_of(key),
+            )
             return []
         return [one for one in made if one.module_hash not in known][:limit]

@@ -10,6 +10,7 @@ from tunebook.cache.store import Store
 from tunebook.tuner.splitting.program import Program, describe
 from tunebook.tuner.trials.build_pool import BuildPool
 from tunebook.tuner.trials.trials import BuildFailure, BuildRequest, BuiltLibrary
+from tunebook.workers.rounds.log_members import members_of
 
 _log = logging.getLogger(__name__)
 
@@ -39,7 +40,12 @@ class Programs:
         for key, future in pending.items():
             built = future.result()
             if isinstance(built, BuildFailure):
-                _log.warning("%s: the unscheduled program does not build: %s", key, built.text)
+                _log.warning(
+                    "%s: the unscheduled program does not build: %s",
+                    key,
+                    built.text,
+                    extra=members_of(key),
+                )
             self._references[key] = built if isinstance(built, BuiltLibrary) else None
 
     def close(self) -> None:

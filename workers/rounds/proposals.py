@@ -18,6 +18,7 @@ from tunebook.tuner.llvm_targets import tvm_target
 from tunebook.tuner.one_line import one_line
 from tunebook.tuner.search.cost_model import CostModel, sample_of
 from tunebook.tuner.search.search import TaskSearch
+from tunebook.workers.rounds.log_members import members_of
 from tunebook.workers.rounds.measured_records import measured_here, modules_of
 from tunebook.workers.rounds.near_candidates import NearCandidates
 from tunebook.workers.rounds.programs import Programs
@@ -132,7 +133,7 @@ class SearchProposer:
         except TunebookError:
             raise
         except Exception as error:  # TVM raises whatever it likes, and only this task is at fault
-            _log.warning("%s: the search failed: %s", key, one_line(error))
+            _log.warning("%s: the search failed: %s", key, one_line(error), extra=members_of(key))
             return []
 
     def _search(self, key: ScheduleKey) -> TaskSearch:

@@ -16,6 +16,7 @@ from tunebook.cache.records import Candidate, ErrorClass, Measurement, Record
 from tunebook.cache.store import ClaimedRound, Slot, Store
 from tunebook.tuner.trials.trials import BuildFailure, BuildRequest, BuiltLibrary
 from tunebook.workers.rounds.lease import Lease, held_leases
+from tunebook.workers.rounds.log_members import members_of
 from tunebook.workers.rounds.proposals import Proposer
 from tunebook.workers.rounds.running_round import Build, RunningRound, RunningTrial, discard
 from tunebook.workers.rounds.workbench import Workbench
@@ -108,21 +109,24 @@ class RoundRunner:
         `libraries` holds, by module hash, what is built already.
         """
         for record in self._store.unverified_best(key, emulated=self._bench.board.emulated):
+            name, told = f"{key}: record {record.id}", {"record": record.id, **members_of(key)}
+            reference = self._bench.programs.reference(key)
+            if reference is None:
+                _log.warning("%s: no unscheduled program to verify against", name, extra=told)
+                return
             library = libraries.get(record.candidate.module_hash) or self._build_again(record)
             if isinstance(library, BuildFailure):
                 # It was built before it was measured: this machine's fault, or another compiler's.
-                _log.warning("%s: record %d: not verified: %s", key, record.id, library.text)
+                _log.warning("%s: not verified: %s", name, library.text, extra=told)
                 continue
-            reference = self._bench.programs.reference(key)
-            if reference is None:
-                _log.warning("%s: no unscheduled program to verify against", key)
-                return
-            with self._board_lock, self._bench.clock.phase("measure"):
-                verdict = self._bench.measurer.verify(
-                    library, reference, self._bench.programs.program(key)
-                )
-            if record.candidate.module_hash not in libraries:
-                library.path.unlink(missing_ok=True)
+            try:
+                with self._board_lock, self._bench.clock.phase("measure"):
+                    verdict = self._bench.measurer.verify(
+                        library, reference, self._bench.programs.program(key)
+                    )
+            finally:
+                if record.candidate.module_hash not in libraries:
+                    library.path.unlink(missing_ok=True)
             if verdict.agrees:
                 self._store.mark_verified(record.id)
                 return
@@ -130,9 +134,9 @@ class RoundRunner:
                 return
             if verdict.error in (None, ErrorClass.BOARD_LOST):
                 # Says nothing about the schedule: it stays unverified, for another run to verify.
-                _log.warning("%s: record %d: not verified: %s", key, record.id, verdict.text)
+                _log.warning("%s: not verified: %s", name, verdict.text, extra=told)
                 return
-            _log.warning("%s: record %d: %s: %s", key, record.id, verdict.error.value, verdict.text)
+            _log.warning("%s: %s: %s", name, verdict.error.value, verdict.text, extra=told)
             self._store.mark_failed(record.id, verdict.error, verdict.text)
 
     def _begin(self, batch: Sequence[ClaimedRound], leases: Sequence[Lease]) -> list[RunningRound]:
