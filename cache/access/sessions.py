@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import hashlib
-import secrets
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from sqlalchemy import delete, select
 
+from tunebook.cache.access.hashed_secrets import new_secret, secret_hash
 from tunebook.cache.storage.database import Database
 from tunebook.cache.storage.tables import SessionRow, TokenRow
 
-_SECRET_BYTES = 32
 # No cookie of ours is longer; a longer one is not worth hashing.
 _LONGEST_SECRET = 64
 
@@ -40,12 +38,12 @@ class Sessions:
 
     def start(self, token_id: int, now: datetime, lifetime: timedelta) -> str:
         """Starts a session and gives its secret; forgets those that are over."""
-        secret = secrets.token_urlsafe(_SECRET_BYTES)
+        secret = new_secret()
         with self._database.writing() as session:
             session.execute(delete(SessionRow).where(SessionRow.expires_at <= now))
             session.add(
                 SessionRow(
-                    sha256=_hash(secret),
+                    sha256=secret_hash(secret),
                     token_id=token_id,
                     created_at=now,
                     expires_at=now + lifetime,
@@ -60,7 +58,7 @@ class Sessions:
         holder = (
             select(TokenRow.id, TokenRow.name, TokenRow.role)
             .join(SessionRow, SessionRow.token_id == TokenRow.id)
-            .where(SessionRow.sha256 == _hash(secret))
+            .where(SessionRow.sha256 == secret_hash(secret))
             .where(SessionRow.expires_at > now)
             .where(TokenRow.revoked_at.is_(None))
         )
@@ -71,8 +69,4 @@ class Sessions:
     def end(self, secret: str) -> None:
         """Ends a session; one that is not there is over already."""
         with self._database.writing() as session:
-            session.execute(delete(SessionRow).where(SessionRow.sha256 == _hash(secret)))
-
-
-def _hash(secret: str) -> str:
-    return hashlib.sha256(secret.encode("utf-8", "surrogatepass")).hexdigest()
+            session.execute(delete(SessionRow).where(SessionRow.sha256 == secret_hash(secret)))

@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import hashlib
-import hmac
-import secrets
 from dataclasses import dataclass
 from datetime import datetime
 from enum import Enum
 
 from sqlalchemy import select
 
+from tunebook.cache.access.hashed_secrets import new_secret, secret_hash
 from tunebook.cache.errors import NotFoundError, UsageError
 from tunebook.cache.storage.database import Database
 from tunebook.cache.storage.moments import now
 from tunebook.cache.storage.revisions import TOKENS, bump
 from tunebook.cache.storage.tables import TokenRow
 
-_SECRET_BYTES = 32
 # Of the random part: enough to tell tokens of a role apart, and too little to guess the rest.
 _SHOWN_CHARACTERS = 4
 _LONGEST_NAME = 100
@@ -86,10 +83,10 @@ class Tokens:
         than `board`, or none for that."""
         _check_name(name)
         _check_board(role, board)
-        random = secrets.token_urlsafe(_SECRET_BYTES)
+        random = new_secret()
         lead = f"tbk_{role.value}_"
         row = TokenRow(
-            sha256=token_hash(lead + random),
+            sha256=secret_hash(lead + random),
             prefix=lead + random[:_SHOWN_CHARACTERS],
             name=name,
             role=role.value,
@@ -124,20 +121,13 @@ class Tokens:
 
     def authenticate(self, secret: str) -> Token | None:
         """The token of a secret, revoked or not; None where there is none."""
-        return self.find(token_hash(secret))
+        return self.find(secret_hash(secret))
 
     def find(self, sha256: str) -> Token | None:
         """The token whose secret has this hash, revoked or not; None where there is none."""
         with self._database.reading() as session:
             row = session.scalar(select(TokenRow).where(TokenRow.sha256 == sha256))
-            if row is None or not hmac.compare_digest(row.sha256, sha256):
-                return None
-            return _token(row)
-
-
-def token_hash(secret: str) -> str:
-    """What is stored of a secret. 256 random bits need no slow hash: nobody tries them all."""
-    return hashlib.sha256(secret.encode("utf-8", "surrogatepass")).hexdigest()
+            return None if row is None else _token(row)
 
 
 def _token(row: TokenRow) -> Token:

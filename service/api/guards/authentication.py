@@ -8,7 +8,8 @@ from collections.abc import Awaitable, Callable
 from starlette.concurrency import run_in_threadpool
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from tunebook.cache.access.tokens import Token, Tokens, token_hash
+from tunebook.cache.access.hashed_secrets import secret_hash
+from tunebook.cache.access.tokens import Token, Tokens
 from tunebook.cache.storage.revisions import Revision, RevisionWatch
 from tunebook.service.api.guards.rates import Rate
 from tunebook.service.api.problems.problems import Problem
@@ -89,7 +90,7 @@ class Authentication:
             self._hold_address(scope)
             return None
         revision = await self._revision()
-        sha256 = token_hash(secret)
+        sha256 = secret_hash(secret)
         token = self._known.remembered(sha256, revision.tokens)
         if token is None:
             # Before the database is asked: whoever guesses is held to a rate.
@@ -107,7 +108,7 @@ class Authentication:
 
     async def _is_good(self, secret: str) -> bool:
         revision = await self._revision()
-        sha256 = token_hash(secret)
+        sha256 = secret_hash(secret)
         token = self._known.remembered(sha256, revision.tokens)
         if token is None:
             token = await self._known.find(sha256, revision.tokens)
