@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from typing import Any
 
-from sqlalchemy import or_, select, update
+from sqlalchemy import ColumnElement, ScalarSelect, or_, select, update
 from sqlalchemy.orm import Session, aliased
 
 from tunebook.cache.errors import DatabaseError
@@ -127,41 +126,48 @@ def add_tasks(
 ) -> int:
     """Tasks start from what earlier jobs on the same class of board found out about them, but for
     being exhausted where they are to be tried again. Gives how many there are."""
-    weights: dict[int, int] = defaultdict(int)
-    for workload, weight in session.execute(
-        select(ModelTaskRow.workload_id, ModelTaskRow.weight)
+    earlier = (
+        TaskRow.workload_id == ModelTaskRow.workload_id,
+        TaskRow.target_id == model.target_id,
+        JobRow.board_class == board_class,
+        JobRow.emulated == emulated,
+        JobRow.id != job_id,
+    )
+    tasks: dict[int, TaskRow] = {}
+    for workload, weight, untuned_seconds, exhausted in session.execute(
+        select(
+            ModelTaskRow.workload_id,
+            ModelTaskRow.weight,
+            _newest(TaskRow.untuned_seconds, *earlier, TaskRow.untuned_seconds.is_not(None)),
+            _newest(TaskRow.exhausted, *earlier),
+        )
         .where(ModelTaskRow.model_id == model.id)
         .order_by(ModelTaskRow.position)
     ):
-        weights[workload] += weight
-    earlier = session.execute(
-        select(TaskRow.workload_id, TaskRow.untuned_seconds, TaskRow.exhausted)
-        .join(JobRow, JobRow.id == TaskRow.job_id)
-        .where(
-            TaskRow.workload_id.in_(weights),
-            TaskRow.target_id == model.target_id,
-            JobRow.board_class == board_class,
-            JobRow.emulated == emulated,
-            JobRow.id != job_id,
+        task = tasks.setdefault(
+            workload,
+            TaskRow(
+                job_id=job_id,
+                workload_id=workload,
+                target_id=model.target_id,
+                weight=0,
+                untuned_seconds=untuned_seconds,
+                exhausted=bool(exhausted) and not try_again,
+            ),
         )
-        .order_by(TaskRow.id)
-    )
-    untuned: dict[int, float] = {}
-    exhausted: dict[int, bool] = {}
-    for workload, seconds, is_exhausted in earlier:
-        exhausted[workload] = is_exhausted
-        if seconds is not None:
-            untuned[workload] = seconds
-    session.add_all(
-        TaskRow(
-            job_id=job_id,
-            workload_id=workload,
-            target_id=model.target_id,
-            weight=weight,
-            untuned_seconds=untuned.get(workload),
-            exhausted=exhausted.get(workload, False) and not try_again,
-        )
-        for workload, weight in weights.items()
-    )
+        task.weight += weight
+    session.add_all(tasks.values())
     session.flush()
-    return len(weights)
+    return len(tasks)
+
+
+def _newest(column: Any, *conditions: ColumnElement[bool]) -> ScalarSelect[Any]:
+    """Of the tasks of earlier jobs, which may be very many, what the newest one says."""
+    return (
+        select(column)
+        .join(JobRow, JobRow.id == TaskRow.job_id)
+        .where(*conditions)
+        .order_by(TaskRow.id.desc())
+        .limit(1)
+        .scalar_subquery()
+    )
