@@ -87,7 +87,7 @@ def migrate(
 
     # Only here: neither `tunebook db` nor `tunebook --help` should wait for TVM.
     from tunebook.tuner.importing.shapes import parse_shape_options
-    from tunebook.tuner.splitting.prepare import Choices
+    from tunebook.tuner.splitting.choices import Choices
     from tunebook.workers.boards.boards import target_for_boards
     from tunebook.workers.commands.migration import migrate as run_migration
     from tunebook.workers.commands.migration import plan_migration

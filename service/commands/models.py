@@ -14,7 +14,7 @@ from tunebook.service.mending import Boards, CommandOptions, database_to_name
 
 if TYPE_CHECKING:
     from tunebook.tuner.importing.imported_model import ImportedModel
-    from tunebook.tuner.splitting.prepare import Choices
+    from tunebook.tuner.splitting.choices import Choices
 
 
 @dataclass(frozen=True)
@@ -88,14 +88,14 @@ def mending_options(
 
 def given_choices(layout: Layout | None) -> Choices | None:
     """What --layout says, if anything."""
-    from tunebook.tuner.splitting.prepare import Choices
+    from tunebook.tuner.splitting.choices import Choices
 
     return None if layout is None else Choices(layout.value)
 
 
 def choose(opened: OpenedModel, layout: Layout | None, cache: ScheduleCache | None) -> Choices:
     """What --layout says; without it what the model was tuned with last, or else the defaults."""
-    from tunebook.tuner.splitting.prepare import Choices
+    from tunebook.tuner.splitting.choices import Choices
     from tunebook.tuner.splitting.stored_choices import stored_choices
 
     given = given_choices(layout)

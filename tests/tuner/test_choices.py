@@ -19,7 +19,8 @@ from tunebook.cache.targets import Target
 from tunebook.tuner.builds.compile_model import compile_model
 from tunebook.tuner.importing.frontend import read_model
 from tunebook.tuner.importing.imported_model import ImportedModel
-from tunebook.tuner.splitting.prepare import Choices, prepare
+from tunebook.tuner.splitting.choices import Choices
+from tunebook.tuner.splitting.prepare import prepare
 from tunebook.tuner.splitting.split import split, split_model
 from tunebook.tuner.splitting.stored_choices import stored_choices
 

@@ -28,7 +28,8 @@ from tunebook.tuner.importing.frontend import read_model
 from tunebook.tuner.importing.imported_model import ImportedModel, TensorSpec
 from tunebook.tuner.llvm_targets import resolve_target, tvm_target
 from tunebook.tuner.one_line import one_line
-from tunebook.tuner.splitting.prepare import Choices, PreparedModule, prepare
+from tunebook.tuner.splitting.choices import Choices
+from tunebook.tuner.splitting.prepare import PreparedModule, prepare
 from tunebook.tuner.splitting.split import split_model
 from tunebook.tuner.splitting.stored_choices import ModelSource, stored_choices
 from tunebook.tuner.traces.usable import ReplayError

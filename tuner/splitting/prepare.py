@@ -17,8 +17,6 @@ from tunebook.tuner.splitting.choices import LAYOUTS, Choices
 from tunebook.tuner.splitting.op_names import Operators, OpNameRecorder, fused_operators
 from tunebook.tuner.tvm_compat import attempt, keep_narrow_matmuls
 
-__all__ = ["Choices", "PreparedModule", "prepare"]
-
 # What a convolution's image and weights are turned to; the model's inputs and outputs stay.
 _CHANNELS_LAST = {
     "relax.nn.conv2d": ["NHWC", "OHWI"],

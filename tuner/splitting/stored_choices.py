@@ -8,7 +8,7 @@ from tunebook.cache.records import Model
 from tunebook.cache.targets import Target
 from tunebook.tuner.compiler import compiler_text
 from tunebook.tuner.importing.imported_model import ImportedModel
-from tunebook.tuner.splitting.prepare import Choices
+from tunebook.tuner.splitting.choices import Choices
 
 
 class ModelSource(Protocol):

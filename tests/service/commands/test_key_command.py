@@ -15,7 +15,8 @@ from tunebook.cache.store import Store
 from tunebook.service.cli import run
 from tunebook.tuner.importing.frontend import read_model
 from tunebook.tuner.llvm_targets import resolve_target
-from tunebook.tuner.splitting.prepare import Choices, prepare
+from tunebook.tuner.splitting.choices import Choices
+from tunebook.tuner.splitting.prepare import prepare
 from tunebook.tuner.splitting.split import split_model
 
 A76 = "llvm -mtriple=aarch64-linux-gnu -mcpu=cortex-a76 -mattr=+dotprod -num-cores=4"
