@@ -172,12 +172,12 @@ def _mendable(
     db: str | None,
     server: str | None,
 ) -> tuple[Miss, ...]:
-    """The misses with commands that name what is known here of the model and of who was asked."""
-    if model.path is None:
-        return tuple(misses)
+    """The misses with commands that name what is known here of the model and of who was asked; of
+    a digest whoever runs them knows the file."""
+    path = model.path or Path("MODEL")
     options = CommandOptions(
-        model.path,
-        Path(model.path.stem),
+        path,
+        Path(path.stem),
         tuple(shape or ()),
         None if server is not None else database_to_name(db),
         server=server,

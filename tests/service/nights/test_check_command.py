@@ -203,6 +203,19 @@ def test_on_github_misses_that_are_allowed_are_warnings(
     assert checked.document["ok"] is True
 
 
+def test_what_mends_a_digest_is_done_where_it_was_asked(
+    check: Check, split: Split, request: pytest.FixtureRequest
+) -> None:
+    split("1" * 64, MISSED)
+    (mending,) = [line for line in check("1" * 64).err.splitlines() if "to mend: " in line]
+    if request.node.callspec.params["check"] == "--server":
+        assert "tunebook submit MODEL " in mending
+        assert " --server http://127.0.0.1:" in mending
+    else:
+        assert "tunebook tune MODEL " in mending
+        assert " --db tunebook.db" in mending
+
+
 def test_a_model_that_was_never_split_is_no_miss(check: Check, split: Split) -> None:
     split("1" * 64, HIT)
     for digest, target in (("0" * 64, A76), ("1" * 64, A53)):
