@@ -13,6 +13,11 @@ SEARCH = "search"
 _EMULATED_CLASSES = "emulated-"
 
 
+def is_emulated(board_class: str) -> bool:
+    """Whether boards of a class are emulated: its name says so."""
+    return board_class.startswith(_EMULATED_CLASSES)
+
+
 @dataclass(frozen=True)
 class BudgetLimits:
     """What jobs may use at most; None is no limit, and at least one is given.
@@ -46,7 +51,7 @@ class JobRequest:
 
     @property
     def emulated(self) -> bool:
-        return self.board_class.startswith(_EMULATED_CLASSES)
+        return is_emulated(self.board_class)
 
 
 @dataclass(frozen=True)

@@ -150,7 +150,7 @@ def show_file(name: str) -> Response:
     """A script, style or picture of the pages."""
     found = static_files().get(name)
     if found is None:
-        raise Problem("not-found", "there is no such file")
+        raise Problem("not-found", "there is no such file; load the page again")
     return Response(
         found.content, media_type=found.media_type, headers={"Cache-Control": _FOR_EVER}
     )
@@ -160,11 +160,14 @@ def _start_session(store: Store, secret: str) -> str | Problem:
     """The secret of a new session, or why there is none."""
     token = store.tokens.authenticate(secret)
     if token is None:
-        return Problem("unauthorized", "This token is not known here.")
+        return Problem(
+            "unauthorized", "This token is not known here. `tunebook token create` makes one."
+        )
     if token.revoked_at is not None:
-        return Problem("unauthorized", "This token was revoked.")
+        return Problem("unauthorized", "This token was revoked. Ask for another one.")
     if not token.role.may(Role.READ):
-        return Problem("forbidden", f"A token of role {token.role.value} may not read these pages.")
+        told = f"A token of role {token.role.value} may not read these pages. Ask for one that may."
+        return Problem("forbidden", told)
     _log.info("signed in", extra={"token": token.id})
     return store.sessions.start(token.id, now(), SESSION_LIFETIME)
 

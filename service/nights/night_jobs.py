@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from tunebook.cache.errors import ModelError
+from tunebook.cache.queue.submissions import is_emulated
 from tunebook.service.input_shapes import shapes_text
 from tunebook.service.model_digest import file_digest
 from tunebook.service.nights.documents import JobDocument
@@ -14,7 +15,6 @@ from tunebook.service.nights.night_file import NightFile, NightTarget, WantedJob
 from tunebook.service.nights.night_targets import target_text
 
 DEFAULT_LAYOUT = "NCHW"
-_EMULATED_CLASSES = "emulated-"
 
 
 def job_identity(
@@ -50,7 +50,7 @@ class NightJob:
     @property
     def emulated(self) -> bool:
         """Whether its boards are emulated, so that their schedules count as hits."""
-        return self.wanted.target.board_class.startswith(_EMULATED_CLASSES)
+        return is_emulated(self.wanted.target.board_class)
 
     @property
     def identity(self) -> str:
