@@ -27,8 +27,8 @@ from tunebook.service.commands.options import (
     chosen_server,
     open_store,
 )
+from tunebook.service.given_targets import target_text
 from tunebook.service.mending import CommandOptions, database_to_name, fill_in_all
-from tunebook.service.nights.night_targets import target_text
 from tunebook.service.output import (
     print_error,
     print_json,

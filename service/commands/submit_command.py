@@ -19,8 +19,8 @@ from tunebook.service.commands.options import (
     Shapes,
     TargetText,
 )
+from tunebook.service.given_targets import target_text
 from tunebook.service.model_digest import file_digest
-from tunebook.service.nights.night_targets import target_text
 from tunebook.service.output import print_json, print_text
 from tunebook.tuner.importing.shapes import parse_shape_options
 

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 
 from tunebook.cache.errors import ModelError
 from tunebook.cache.queue.submissions import is_emulated
+from tunebook.service.given_targets import target_text
 from tunebook.service.input_shapes import shapes_text
 from tunebook.service.model_digest import file_digest
 from tunebook.service.nights.documents import JobDocument
 from tunebook.service.nights.night_file import NightFile, NightTarget, WantedJob
-from tunebook.service.nights.night_targets import target_text
 
 DEFAULT_LAYOUT = "NCHW"
 

@@ -12,10 +12,10 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from tunebook.cache.errors import ModelError, UsageError
 from tunebook.service.given_fields import BoardClass
+from tunebook.service.given_targets import HOST, target_text
 from tunebook.service.model_digest import file_digest
 from tunebook.service.nights.night_fields import Seconds
 from tunebook.service.nights.night_file import NightBudget, NightFile, read_night
-from tunebook.service.nights.night_targets import HOST, target_text
 from tunebook.service.plans.plan_documents import (
     MOST_JOBS,
     PlanJobSubmission,

@@ -6,8 +6,7 @@ from collections.abc import Collection
 
 from tunebook.cache.errors import TargetError
 from tunebook.cache.targets import MissingCoresError, canonical_target
-
-_HOST = "host"
+from tunebook.service.given_targets import HOST
 
 
 def job_target(spelling: str, board_class: str, cores: Collection[int]) -> str:
@@ -16,7 +15,7 @@ def job_target(spelling: str, board_class: str, cores: Collection[int]) -> str:
 
     Raises TargetError for one that cannot be completed, and for `host`.
     """
-    if spelling.strip() == _HOST:
+    if spelling.strip() == HOST:
         raise TargetError(
             "the target host stands for the machine of whoever asks, which the coordinator does "
             "not know; give the text that `tunebook target host` prints there"

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from tunebook.cache.errors import TargetError
+from tunebook.service.given_targets import target_text
 from tunebook.service.nights.documents import Standing
 from tunebook.service.nights.night import night_name
 from tunebook.service.nights.night_file import NightFile
-from tunebook.service.nights.night_targets import target_text
 from tunebook.service.nights.standings import Standings, StandingsFile
 
 

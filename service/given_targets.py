@@ -1,4 +1,4 @@
-"""The canonical text of a target as a night or a check spells it, without TVM where it goes."""
+"""The canonical text of a target as people spell it, without TVM where it goes."""
 
 from __future__ import annotations
 
