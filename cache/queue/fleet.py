@@ -58,7 +58,7 @@ class Fleet:
         self, name: str, boards: Sequence[ServedBoard], activity: str = "", compiler: str = ""
     ) -> None:
         """Says that this process is there as the worker `name`, with these boards; to be said again
-        well within each lease. The rows of workers that died are cleared away."""
+        well within each lease. The first time, the rows of workers that died are cleared away."""
         values: dict[str, Any] = {
             "host": socket.gethostname(),
             "holder": str(Holder.this_process()),

@@ -9,7 +9,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import or_, select, update
+from sqlalchemy import and_, or_, select, update
 from sqlalchemy.orm import Session
 
 from tunebook.cache.errors import DatabaseError, LeaseLostError
@@ -17,7 +17,7 @@ from tunebook.cache.queue.budgets import in_time
 from tunebook.cache.queue.job_events import STATE, append_event
 from tunebook.cache.queue.job_listing import request_of
 from tunebook.cache.queue.jobs import add_tasks, finish_job
-from tunebook.cache.queue.leases import Holder, Lease, LeaseObserver
+from tunebook.cache.queue.leases import Lease, LeaseObserver, claim, expire, freed
 from tunebook.cache.queue.rounds import withdraw_rounds
 from tunebook.cache.queue.shared_budgets import budget_use
 from tunebook.cache.queue.submissions import RECOVER, SEARCH, SPLIT, ClaimedStage, JobState
@@ -54,8 +54,10 @@ def claim_stage(
         .where(
             *is_open(),
             JobRow.stage.in_(stages),
-            JobRow.stage.in_((SPLIT, RECOVER)),
-            or_(JobRow.stage == SPLIT, JobRow.board_class.in_(board_classes)),
+            or_(
+                JobRow.stage == SPLIT,
+                and_(JobRow.stage == RECOVER, JobRow.board_class.in_(board_classes)),
+            ),
             JobRow.worker.is_(None),
             BudgetRow.spent < BudgetRow.trial_limit,
             in_time(),
@@ -70,10 +72,7 @@ def claim_stage(
     if row.lost_workers >= _LOST_WORKERS:
         _give_up(session, row)
         return StageClaim(again=True)
-    row.epoch += 1
-    row.beat += 1
-    row.worker = worker
-    row.holder = str(Holder.this_process())
+    claim(row, worker)
     session.flush()
     return StageClaim(
         ClaimedStage(
@@ -105,17 +104,8 @@ def dead_stages(session: Session, observer: LeaseObserver) -> list[Lease]:
 
 
 def expire_dead_stages(session: Session, observer: LeaseObserver) -> None:
-    for lease in dead_stages(session, observer):
-        session.execute(
-            update(JobRow)
-            .where(JobRow.id == lease.id, JobRow.epoch == lease.epoch, JobRow.beat == lease.beat)
-            .values(
-                worker=None,
-                holder=None,
-                epoch=JobRow.epoch + 1,
-                lost_workers=JobRow.lost_workers + 1,
-            )
-        )
+    dead = dead_stages(session, observer)
+    expire(session, JobRow, dead, lost_workers=JobRow.lost_workers + 1)
 
 
 def beat_stage(session: Session, job_id: int, epoch: int) -> None:
@@ -125,8 +115,7 @@ def beat_stage(session: Session, job_id: int, epoch: int) -> None:
 
 def release_stage(session: Session, job_id: int, epoch: int) -> None:
     """See JobQueue.release_stage."""
-    released = {"worker": None, "holder": None, "epoch": JobRow.epoch + 1}
-    _write(session, job_id, epoch, None, released)
+    _write(session, job_id, epoch, None, freed(JobRow))
 
 
 def finish_split(session: Session, job_id: int, epoch: int, model_id: int) -> None:
@@ -163,9 +152,8 @@ def end_of(log: str) -> str:
 def _go_on(
     session: Session, job_id: int, epoch: int, stage: str, following: str, **more: Any
 ) -> None:
-    released = {"worker": None, "holder": None, "epoch": JobRow.epoch + 1}
     begun = {"stage": following, "lost_workers": 0}
-    _write(session, job_id, epoch, stage, {**begun, **released, **more})
+    _write(session, job_id, epoch, stage, {**begun, **freed(JobRow), **more})
 
 
 def _write(

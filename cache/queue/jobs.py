@@ -10,6 +10,7 @@ from sqlalchemy.orm import Session, aliased
 from tunebook.cache.errors import DatabaseError
 from tunebook.cache.queue.budgets import ensure_budget, set_limit
 from tunebook.cache.queue.job_events import STATE, append_event
+from tunebook.cache.queue.leases import freed
 from tunebook.cache.queue.rounds import close_open_rounds
 from tunebook.cache.storage.identities import insert_missing
 from tunebook.cache.storage.moments import now
@@ -100,13 +101,11 @@ def finish_job(session: Session, job_id: int, state: str, reason: str, log: str 
         update(JobRow)
         .where(JobRow.id == job_id, JobRow.state == OPEN)
         .values(
+            **freed(JobRow),
             state=state,
             reason=reason,
             log=log,
             finished_at=now(),
-            epoch=JobRow.epoch + 1,
-            worker=None,
-            holder=None,
         )
         .returning(JobRow.submitted)
     )

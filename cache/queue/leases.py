@@ -11,10 +11,16 @@ import os
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
+
+from sqlalchemy import update
+from sqlalchemy.orm import Session
 
 from tunebook.cache.storage.tables import JobRow, RoundRow, WorkerRow
 
 Leased = RoundRow | JobRow | WorkerRow
+# What is claimed, and let go of.
+Claimable = RoundRow | JobRow
 
 
 @dataclass(frozen=True)
@@ -91,6 +97,30 @@ class LeaseObserver:
                 dead.append(lease)
         self._since = since
         return dead
+
+
+def claim(row: Claimable, worker: str) -> None:
+    """Makes a row that is locked and free this process's, as this worker."""
+    row.epoch += 1
+    row.beat += 1
+    row.worker = worker
+    row.holder = str(Holder.this_process())
+
+
+def freed(kind: type[Claimable]) -> dict[str, Any]:
+    """The values of a row that nobody has any more: whoever had it learns so with the next
+    write."""
+    return {"worker": None, "holder": None, "epoch": kind.epoch + 1}
+
+
+def expire(session: Session, kind: type[Claimable], dead: Iterable[Lease], **more: Any) -> None:
+    """Frees the rows with these leases but for those that gave a sign of life meanwhile."""
+    for lease in dead:
+        session.execute(
+            update(kind)
+            .where(kind.id == lease.id, kind.epoch == lease.epoch, kind.beat == lease.beat)
+            .values(**freed(kind), **more)
+        )
 
 
 def _holder_is_gone(row: Leased) -> bool:

@@ -6,11 +6,11 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Select, or_, select, update
+from sqlalchemy import Select, or_, select
 from sqlalchemy.orm import Session
 
 from tunebook.cache.queue.budgets import in_time, is_in_time, reserve
-from tunebook.cache.queue.leases import Holder, LeaseObserver
+from tunebook.cache.queue.leases import LeaseObserver, claim, expire
 from tunebook.cache.queue.rounds import candidate_of, close_round, dead_leases
 from tunebook.cache.queue.submissions import SEARCH
 from tunebook.cache.storage.identities import key_of
@@ -64,25 +64,13 @@ def claim_round(
     if not may_run:
         close_round(session, row.id, CLOSED)
         return RoundClaim(again=True)
-    row.epoch += 1
-    row.beat += 1
-    row.worker = worker
-    row.holder = str(Holder.this_process())
+    claim(row, worker)
     session.flush()
     return RoundClaim(_claimed(session, row))
 
 
 def expire_dead_leases(session: Session, observer: LeaseObserver) -> None:
-    for lease in dead_leases(session, observer):
-        session.execute(
-            update(RoundRow)
-            .where(
-                RoundRow.id == lease.id,
-                RoundRow.epoch == lease.epoch,
-                RoundRow.beat == lease.beat,
-            )
-            .values(worker=None, holder=None, epoch=RoundRow.epoch + 1)
-        )
+    expire(session, RoundRow, dead_leases(session, observer))
 
 
 def _free_rounds(wanted: WantedRounds) -> Select[Any]:

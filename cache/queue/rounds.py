@@ -16,7 +16,7 @@ from tunebook.cache.errors import DatabaseError, LeaseLostError
 from tunebook.cache.queue.budgets import give_back, in_time
 from tunebook.cache.queue.finished_rounds import read_finished_round
 from tunebook.cache.queue.job_events import ROUND, append_event
-from tunebook.cache.queue.leases import Lease, LeaseObserver
+from tunebook.cache.queue.leases import Lease, LeaseObserver, freed
 from tunebook.cache.queue.submissions import SEARCH
 from tunebook.cache.records import Candidate, Source
 from tunebook.cache.storage.identities import insert_missing
@@ -198,11 +198,7 @@ def finish_round(session: Session, round_id: int, epoch: int, seconds: float | N
 def release_round(session: Session, round_id: int, epoch: int) -> None:
     """See Store.release_round."""
     beat(session, round_id, epoch)
-    session.execute(
-        update(RoundRow)
-        .where(RoundRow.id == round_id)
-        .values(worker=None, holder=None, epoch=RoundRow.epoch + 1)
-    )
+    session.execute(update(RoundRow).where(RoundRow.id == round_id).values(**freed(RoundRow)))
 
 
 def close_open_rounds(session: Session, job_id: int) -> None:
@@ -239,12 +235,9 @@ def close_round(session: Session, round_id: int, state: str) -> None:
         update(RoundRow)
         .where(RoundRow.id == round_id)
         .values(
+            **freed(RoundRow),
             state=state,
-            # Whoever still holds it learns so with the next write.
-            epoch=RoundRow.epoch + 1,
             granted=charged,
-            worker=None,
-            holder=None,
             best_seconds=best,
             finished_at=now(),
         )
