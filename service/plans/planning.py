@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 
 from tunebook.cache.errors import BudgetError
+from tunebook.cache.queue.fleet import ServedBoard
 from tunebook.cache.queue.planning import KnownTasks, MeasuredRate, TasksFrom
 from tunebook.cache.store import Store
 from tunebook.cache.targets import MissingCoresError, canonical_target
@@ -33,7 +34,8 @@ _OWN_MACHINE = "local"
 
 @dataclass(frozen=True)
 class _Facts:
-    """What the store knows beside the models: rates, boards by class, and cores by class."""
+    """What the store knows beside the models: rates, boards by class, and the cores of classes
+    whose boards agree on them."""
 
     rates: tuple[MeasuredRate, ...]
     boards: Counter[str]
@@ -48,7 +50,7 @@ class _Facts:
         return cls(
             store.planning.measured_rates(),
             Counter(board.board_class for board in boards),
-            {board.board_class: board.cores for board in boards},
+            _agreed_cores(boards),
             store.planning.tasks_per_model(),
         )
 
@@ -65,6 +67,13 @@ class _Facts:
             seconds=sum(one.seconds * one.trials for one in same) / trials,
             board_seconds=sum(one.board_seconds * one.trials for one in same) / trials,
         )
+
+
+def _agreed_cores(boards: Sequence[ServedBoard]) -> dict[str, int]:
+    cores: dict[str, set[int]] = {}
+    for board in boards:
+        cores.setdefault(board.board_class, set()).add(board.cores)
+    return {name: numbers.pop() for name, numbers in cores.items() if len(numbers) == 1}
 
 
 class _Assumptions:

@@ -152,6 +152,12 @@ def test_a_target_without_cores_takes_those_of_the_boards_that_are_there(store: 
     assert (plan.demand.trials, plan.assumptions) == (100, [])
 
 
+def test_boards_that_differ_in_their_cores_do_not_say_which_a_target_has(store: Store) -> None:
+    store.fleet.announce("w", [ServedBoard("pi5", f"pi-{cores}", False, cores) for cores in (2, 4)])
+    plan = _plan(store, {"target": A76.replace(" -num-cores=4", "")})
+    assert any("the target has no -num-cores" in line for line in plan.assumptions)
+
+
 @pytest.mark.parametrize(
     ("prepare", "job", "told"),
     [
