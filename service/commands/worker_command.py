@@ -93,7 +93,8 @@ def worker(
         logging.getLogger("tvm").setLevel(logging.WARNING)
         ended = run_fleet_worker(store, source, classes, settings, stop=stop, name=name)
     if not ended:
-        # A thread is in native code that nothing else stops; all that it held was given back.
+        # A thread is in native code that nothing else stops; what it held was given back,
+        # or is another's once its lease dies.
         logging.shutdown()
         sys.stderr.flush()
         os._exit(ExitCode.OK)

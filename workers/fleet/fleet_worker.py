@@ -119,7 +119,7 @@ class _FleetWorker:
                     _log.info("a job ended", extra={"job": job_id})
                 queue.note_waiting()
             except DatabaseError as error:
-                _log.warning("%s", error)
+                _log.warning("%s", error, extra={"worker": self._context.name})
 
     def _leave(self) -> bool:
         for lane in self._lanes:
