@@ -77,7 +77,7 @@ def searching_jobs(session: Session, board_classes: Collection[str]) -> tuple[Se
         .order_by(JobRow.priority.desc(), JobRow.id)
     )
     return tuple(
-        SearchingJob(row.id, row.model_id, request_of(row), row.emulated, budget_use(budget))
+        SearchingJob(row.id, row.model_id, request_of(row), budget_use(budget))
         for row, budget in rows
         if row.model_id is not None
     )
@@ -124,7 +124,6 @@ def _job(row: JobRow, budget: BudgetRow, last_event: int, served: Collection[str
         created_at=row.created_at,
         finished_at=row.finished_at,
         model_id=row.model_id,
-        emulated=row.emulated,
         last_event=last_event,
     )
 

@@ -80,7 +80,6 @@ def claim_stage(
             epoch=row.epoch,
             stage=row.stage,
             request=request_of(row),
-            emulated=row.emulated,
             model_id=row.model_id,
             budget=budget_use(session.get_one(BudgetRow, row.budget_id)),
         )

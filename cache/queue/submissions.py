@@ -51,6 +51,7 @@ class JobRequest:
 
     @property
     def emulated(self) -> bool:
+        """Whether the boards of its class are emulated."""
         return is_emulated(self.board_class)
 
 
@@ -153,7 +154,6 @@ class Job:
     created_at: datetime
     finished_at: datetime | None
     model_id: int | None
-    emulated: bool
     last_event: int
 
 
@@ -178,7 +178,6 @@ class ClaimedStage:
     epoch: int
     stage: str
     request: JobRequest
-    emulated: bool
     model_id: int | None
     budget: BudgetUse
 
@@ -190,7 +189,6 @@ class SearchingJob:
     job_id: int
     model_id: int
     request: JobRequest
-    emulated: bool
     budget: BudgetUse
 
     @property

@@ -51,7 +51,8 @@ class SubmissionContract(StoreFixtures):
         self, store: Store, board_class: str, emulated: bool
     ) -> None:
         request = request_for(board_class=board_class)
-        assert store.queue.job(store.queue.submit(request, TRIALS).job_id).emulated is emulated
+        job = store.queue.job(store.queue.submit(request, TRIALS).job_id)
+        assert job.request.emulated is emulated
 
     def test_a_client_that_retries_makes_one_job(self, store: Store) -> None:
         first = store.queue.submit(request_for(), TRIALS, KEY)

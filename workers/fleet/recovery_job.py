@@ -70,13 +70,14 @@ def _recover(
 
     tasks = store.task_states(job_id)
     keys = [task.key for task in tasks]
+    emulated = stage.request.emulated
     with bench.machine.measuring():
         measure_untuned(store, bench, tasks, go_on)
     with bench.machine.working():
-        withdraw_unusable(store, keys, emulated=stage.emulated)
-        misses = store.lookup(keys, accept_emulated=stage.emulated).misses
-        near = near_misses(store, misses, emulated=stage.emulated, seed=context.settings.seed)
-        recipes = recipes_from(store, near, emulated=stage.emulated)
+        withdraw_unusable(store, keys, emulated=emulated)
+        misses = store.lookup(keys, accept_emulated=emulated).misses
+        near = near_misses(store, misses, emulated=emulated, seed=context.settings.seed)
+        recipes = recipes_from(store, near, emulated=emulated)
     watch = RoundWatch(
         on_trial=lambda claimed: None, out_of_time=lambda claimed: clock.over, stop=context.stop
     )

@@ -167,7 +167,7 @@ def _summary(job: Job) -> dict[str, Any]:
         "shapes": read_shapes(request.shapes),
         "target": request.target,
         "board_class": request.board_class,
-        "emulated": job.emulated,
+        "emulated": job.request.emulated,
         "priority": request.priority,
         "layout": Choices.parse(request.choices).layout,
         "created_at": job.created_at,
