@@ -122,7 +122,9 @@ class JobSummary(BaseModel):
     layout: Literal["NCHW", "NHWC"]
     created_at: Moment
     finished_at: Moment | None
-    last_event: int = Field(description="The number of its newest event.")
+    last_event: int = Field(
+        description="The number of its newest event; 0 where its events are forgotten."
+    )
     budget: BudgetDocument
 
 
@@ -167,7 +169,7 @@ def _summary(job: Job) -> dict[str, Any]:
         "shapes": read_shapes(request.shapes),
         "target": request.target,
         "board_class": request.board_class,
-        "emulated": job.request.emulated,
+        "emulated": request.emulated,
         "priority": request.priority,
         "layout": Choices.parse(request.choices).layout,
         "created_at": job.created_at,
