@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import shutil
 from collections.abc import Callable, Iterator
@@ -181,6 +182,13 @@ def _inputs(path: Path, shapes: dict[str, tuple[int, ...]]) -> dict[str, Any]:
 
 
 def _run_there(board: BoardAddress, library: Path, inputs: list[Any]) -> list[Any]:
+    outputs = _outputs_there(board, library, inputs)
+    # TVM's session is part of a cycle, and the board is free only when it is collected.
+    gc.collect()
+    return outputs
+
+
+def _outputs_there(board: BoardAddress, library: Path, inputs: list[Any]) -> list[Any]:
     tracker = rpc.connect_tracker(board.tracker_host, board.tracker_port)
     session = tracker.request(board.board_class, session_timeout=120)
     session.upload(str(library))
