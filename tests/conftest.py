@@ -6,6 +6,7 @@ class exists twice, and `isinstance` and registries fail in places far away.
 
 from __future__ import annotations
 
+import gc
 import importlib.util
 import sys
 import time
@@ -30,6 +31,14 @@ def modules_without_prefix(root: Path) -> list[str]:
         for name, file in _loaded_files()
         if not name.startswith("tunebook.") and any(file.is_relative_to(home) for home in homes)
     )
+
+
+def pytest_collection_finish() -> None:
+    """Leaves what is loaded by now out of garbage collection. Beside so large a heap Python hardly
+    ever collects what is older, and a board is free only when a test's session, which is part of a
+    cycle, is collected."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(scope="session")
