@@ -37,14 +37,11 @@ from tunebook.cache.storage.revisions import RevisionWatch
 from tunebook.cache.stored import (
     adopted_records,
     board_peaks,
-    exported_records,
-    imported_records,
     known_workloads,
     stored_models,
     stored_records,
 )
-from tunebook.cache.stored.exported_records import ExportedRecord, ExportSurvey
-from tunebook.cache.stored.imported_records import ImportedRecord
+from tunebook.cache.stored.interchange_records import InterchangeRecords
 from tunebook.cache.work import (
     BoardPeak,
     Budget,
@@ -96,9 +93,9 @@ class Store:
       decides nothing.
     - Faults of the database are DatabaseErrors of one line.
 
-    What a coordinator needs beside stands in parts of their own, which keep the same contract:
-    `queue`, `fleet`, `tokens`, `sessions`, `revisions`, `answers`, `statistics`, `catalogue` and
-    `planning`.
+    What else there is stands in parts of their own, which keep the same contract: `interchange`,
+    and what a coordinator needs: `queue`, `fleet`, `tokens`, `sessions`, `revisions`, `answers`,
+    `statistics`, `catalogue` and `planning`.
     """
 
     def __init__(self, database: Database, observer: LeaseObserver) -> None:
@@ -106,6 +103,7 @@ class Store:
         self._observer = observer
         self.fleet = Fleet(database, observer.another())
         self.queue = JobQueue(database, observer, self.fleet)
+        self.interchange = InterchangeRecords(database)
         self.tokens = Tokens(database)
         self.sessions = Sessions(database)
         self.revisions = RevisionWatch(database)
@@ -292,53 +290,6 @@ class Store:
         trial. Raises DatabaseError for a record of another workload."""
         with self._database.writing() as session:
             return adopted_records.adopt_record(session, record_id, key, origin)
-
-    # --- interchange -------------------------------------------------------------------------
-    def import_workloads(self, workloads: Sequence[Workload]) -> tuple[WorkloadKey, ...]:
-        """Stores workloads that came without a model, and gives the keys they are stored under, in
-        order. A program whose hash, compiler and buffers are stored keeps what is stored, its op
-        above all. Saving a model that splits into one of them gives it the model's op and the
-        model's own program. Raises ValueError for buffers that cannot be read."""
-        with self._database.writing() as session:
-            return imported_records.import_workloads(session, workloads)
-
-    def import_records(self, records: Sequence[ImportedRecord]) -> int:
-        """Stores trials of stored workloads that were made elsewhere; gives how many are new.
-
-        They are of source `import`: never verified, served, charged or learnt from, and the
-        measurement of the same module here takes their place. What is stored of the same module,
-        or of the same trace unreplayed, stays as it is; a record that was imported unreplayed and
-        now is replayed gets its module's hash. Importing twice changes nothing.
-        """
-        with self._database.writing() as session:
-            return imported_records.import_records(session, records)
-
-    def replayed_traces(self, key: ScheduleKey) -> frozenset[str]:
-        """Hashes (`trace_hash`) of the traces of a key whose scheduled module is known: importing
-        one of them again tells nothing new."""
-        with self._database.reading() as session:
-            return imported_records.replayed_traces(session, key)
-
-    def export_survey(self, compiler: str, target: str | None = None) -> ExportSurvey:
-        """What there is of a compiler's records, for one canonical target or all."""
-        with self._database.reading() as session:
-            return exported_records.export_survey(session, compiler, target)
-
-    def exported_records(
-        self,
-        compiler: str,
-        target: str | None = None,
-        *,
-        emulated: bool = False,
-        after: int = 0,
-        limit: int = 500,
-    ) -> tuple[ExportedRecord, ...]:
-        """A compiler's records in the order of their ids, from the first whose id is above `after`;
-        with `emulated`, those of emulated boards too. None are left when it is empty."""
-        with self._database.reading() as session:
-            return exported_records.exported_records(
-                session, compiler, target, emulated, after, limit
-            )
 
     # --- jobs and budgets --------------------------------------------------------------------
     def submit_job(

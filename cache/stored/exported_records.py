@@ -35,7 +35,7 @@ class ExportSurvey:
 
 
 def export_survey(session: Session, compiler: str, target: str | None) -> ExportSurvey:
-    """See Store.export_survey."""
+    """See InterchangeRecords.export_survey."""
     counted = (
         select(RecordRow.emulated, func.count().label("records"))
         .select_from(RecordRow)
@@ -66,7 +66,7 @@ def export_survey(session: Session, compiler: str, target: str | None) -> Export
 def exported_records(
     session: Session, compiler: str, target: str | None, emulated: bool, after: int, limit: int
 ) -> tuple[ExportedRecord, ...]:
-    """See Store.exported_records."""
+    """See InterchangeRecords.exported_records."""
     statement = (
         select(
             RecordRow.id,

@@ -55,7 +55,7 @@ def is_replayed(module_hash: str) -> bool:
 
 
 def import_workloads(session: Session, workloads: Sequence[Workload]) -> tuple[WorkloadKey, ...]:
-    """See Store.import_workloads."""
+    """See InterchangeRecords.import_workloads."""
     stored = []
     for workload in sorted(workloads, key=lambda one: one.key):
         key = workload.key
@@ -68,7 +68,7 @@ def import_workloads(session: Session, workloads: Sequence[Workload]) -> tuple[W
 
 
 def replayed_traces(session: Session, key: ScheduleKey) -> frozenset[str]:
-    """See Store.replayed_traces."""
+    """See InterchangeRecords.replayed_traces."""
     ids = find_ids(session, key)
     if ids is None:
         return frozenset()
@@ -86,7 +86,7 @@ def replayed_traces(session: Session, key: ScheduleKey) -> frozenset[str]:
 
 
 def import_records(session: Session, records: Sequence[ImportedRecord]) -> int:
-    """See Store.import_records."""
+    """See InterchangeRecords.import_records."""
     places = _places(session, {record.key for record in records})
     rows: dict[tuple[int, int, str], dict[str, Any]] = {}
     named: dict[tuple[int, int], dict[str, str]] = {}

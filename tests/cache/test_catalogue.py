@@ -51,7 +51,7 @@ def fill(store: Store) -> dict[str, int]:
     ids |= measure(store, OTHER, {"wrong": failure(ErrorClass.WRONG_OUTPUT)})
     store.mark_verified(ids["fast"])
     imported = ImportedRecord(OTHER.key.on(A53), TRACE, (3e-3,), "elsewhere")
-    store.import_records([imported])
+    store.interchange.import_records([imported])
     (record,) = store.records(imported.key)
     return ids | {"imported": record.id}
 

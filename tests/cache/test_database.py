@@ -204,7 +204,7 @@ class TestFaults:
             run_sql(sqlite_url, "UPDATE records SET trace = CAST(trace AS BLOB)")
             run_sql(sqlite_url, "UPDATE workloads SET tir = 'text'")
             assert store.lookup([key]).hits == {}
-            assert store.replayed_traces(key) == frozenset()
+            assert store.interchange.replayed_traces(key) == frozenset()
             with pytest.raises(DatabaseError, match="is damaged") as error:
                 store.workload(key.workload)
         one_line(error)

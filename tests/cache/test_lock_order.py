@@ -72,12 +72,12 @@ def test_a_trace_is_named_after_a_module_whose_record_is_stored_meanwhile(
     engine = create_engine(parse_url(postgresql_url))
     record = ImportedRecord(conv().key.on(A76), TRACE, (1e-3,))
     with Store.open(postgresql_url) as store, ThreadPoolExecutor(1) as thread:
-        store.import_workloads([conv()])
-        store.import_records([record])
+        store.interchange.import_workloads([conv()])
+        store.interchange.import_records([record])
         with engine.begin() as measuring:
             measuring.execute(text(_STORE_MODULE))
             named = replace(record, module_hash="module")
-            imported = thread.submit(store.import_records, [named])
+            imported = thread.submit(store.interchange.import_records, [named])
             _wait_for_somebody_waiting(measuring)
         assert imported.result() == 0
         (stored,) = store.records(record.key)

@@ -46,7 +46,7 @@ def fail(store: Store) -> None:
 
 
 def take_in(store: Store) -> None:
-    store.import_records([ImportedRecord(conv().key.on(A53), "[[], []]", (1e-3,))])
+    store.interchange.import_records([ImportedRecord(conv().key.on(A53), "[[], []]", (1e-3,))])
 
 
 def count(store: Store) -> None:

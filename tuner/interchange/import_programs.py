@@ -26,7 +26,7 @@ def import_programs(
     reader = _ProgramFile(path, skipped, tell)
     for number, answer in reader.loaded(foreign):
         if isinstance(answer, Workload):
-            (reader.keys[number - 1],) = store.import_workloads([answer])
+            (reader.keys[number - 1],) = store.interchange.import_workloads([answer])
     if reader.keys and not any(reader.keys):
         raise InterchangeError(reader.why_none())
     return reader.keys

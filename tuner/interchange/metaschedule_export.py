@@ -81,7 +81,7 @@ def export_database(
         if path.exists():
             raise InterchangeError(f"{path} is there already; give another folder, or remove it")
     text = None if target is None else str(target)
-    survey = store.export_survey(compiler_text(), text)
+    survey = store.interchange.export_survey(compiler_text(), text)
     total = survey.records + (survey.emulated if emulated else 0)
     if text is not None and total == 0:
         raise InterchangeError(_nothing(text, survey))
@@ -105,7 +105,7 @@ def _pages(
     store: Store, target: str | None, emulated: bool
 ) -> Iterator[tuple[ExportedRecord, ...]]:
     after = 0
-    while page := store.exported_records(
+    while page := store.interchange.exported_records(
         compiler_text(), target, emulated=emulated, after=after, limit=_PAGE
     ):
         yield page

@@ -203,9 +203,9 @@ class _Records:
                 module_hash = module.module_hash if isinstance(module, Replayed) else None
                 batch.append(ImportedRecord(key, record.trace, record.run_seconds, module_hash))
             if len(batch) == _BATCH:
-                counts.new += self._store.import_records(batch)
+                counts.new += self._store.interchange.import_records(batch)
                 batch.clear()
-        counts.new += self._store.import_records(batch)
+        counts.new += self._store.interchange.import_records(batch)
         return counts
 
     def _checked(self, key: ScheduleKey, record: FileRecord) -> str:
@@ -222,7 +222,7 @@ class _Records:
 
     def _place(self, key: ScheduleKey) -> _Place:
         if key not in self.places:
-            self.places[key] = _Place(self._store.replayed_traces(key))
+            self.places[key] = _Place(self._store.interchange.replayed_traces(key))
         return self.places[key]
 
     def _read(self, line: Line) -> tuple[ScheduleKey, FileRecord]:

@@ -92,7 +92,7 @@ def records_by_key(store: Store) -> dict[ScheduleKey, list[Any]]:
     """What an exchange keeps of the records of real boards: traces, times, and modules of those
     that did not fail."""
     found: dict[ScheduleKey, list[Any]] = {}
-    for one in store.exported_records(COMPILER):
+    for one in store.interchange.exported_records(COMPILER):
         module = one.module_hash if one.run_seconds else "failed"
         found.setdefault(one.key, []).append((one.trace, one.run_seconds, module))
     return {key: sorted(records) for key, records in found.items()}
@@ -155,10 +155,10 @@ def test_what_stock_tvm_could_not_tell_apart_or_read_is_left_out(
 ) -> None:
     target = str(resolve_target(A76))
     old = dataclasses.replace(workloads[0].key, compiler="tvm-0.26.0+llvm-21")
-    tuned.import_workloads([dataclasses.replace(workloads[0], key=old)])
+    tuned.interchange.import_workloads([dataclasses.replace(workloads[0], key=old)])
     (trace,) = random_traces(PROGRAMS[0], A76, 1, seed=9)
     evil = '[[["Annotate", ["b0", "x"], ["pragma_import_c"], []]], []]'
-    tuned.import_records(
+    tuned.interchange.import_records(
         [
             ImportedRecord(old.on(target), trace, (1.0,)),
             ImportedRecord(workloads[0].key.on(target), trace, (1.0,)),
@@ -185,7 +185,7 @@ def test_a_trace_out_of_another_model_is_written_with_this_programs_names(
     key = workloads[1].key.on(str(resolve_target(A76)))
     renamed = trace.replace("T_matmul_NN", "lv7_NN")
     assert renamed != trace
-    tuned.import_records([ImportedRecord(key, renamed, (1.0,), "module")])
+    tuned.interchange.import_records([ImportedRecord(key, renamed, (1.0,), "module")])
     report = export_database(tmp_path, tuned, foreign)
     assert (report.records, len(stock_database(tmp_path))) == (13, 13)
     assert "lv7" not in (tmp_path / RECORDS).read_text()
@@ -196,10 +196,10 @@ def test_a_model_that_takes_an_imported_program_over_gives_its_names_to_what_was
 ) -> None:
     target = str(resolve_target(A76))
     strangers, own = (row_sums(64, name) for name in ("lv7", "lv294"))
-    (key,) = store.import_workloads([foreign_workload(strangers)])
+    (key,) = store.interchange.import_workloads([foreign_workload(strangers)])
     (trace,) = random_traces(strangers, A76, 1)
     module = module_hash(replay(tvm.ir.load_json(strangers), trace).mod)
-    store.import_records([ImportedRecord(key.on(target), trace, (1.0,), module)])
+    store.interchange.import_records([ImportedRecord(key.on(target), trace, (1.0,), module)])
     task = Task(foreign_workload(own), 1)
     store.save_model(Model(key.hash, "", target, COMPILER, "", (task,)))
     assert export_database(tmp_path, store, foreign).records == 1

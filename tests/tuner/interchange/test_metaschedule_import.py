@@ -75,7 +75,7 @@ def imported(folder: Path, store: Store, foreign: ForeignPrograms) -> Importer:
 
 
 def all_records(store: Store, report: ImportReport) -> list[Record]:
-    exported = store.exported_records(report.compiler)
+    exported = store.interchange.exported_records(report.compiler)
     keys = sorted({one.key for one in exported})
     return [record for key in keys for record in store.records(key)]
 
@@ -284,7 +284,7 @@ class TestPrograms:
             "it holds 'tir.PrimFunc', which is not on the list); tune the models again, or import "
             "what TVM 0.27.0.post1 wrote"
         )
-        assert store.export_survey("tvm-0.27.0+llvm-22").records == 0
+        assert store.interchange.export_survey("tvm-0.27.0+llvm-22").records == 0
 
     def test_a_file_without_a_program_that_loads_says_what_is_wrong_with_the_first(
         self, folder: Path, imported: Importer
