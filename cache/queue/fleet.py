@@ -58,7 +58,7 @@ class Fleet:
         self, name: str, boards: Sequence[ServedBoard], activity: str = "", compiler: str = ""
     ) -> None:
         """Says that this process is there as the worker `name`, with these boards; to be said again
-        well within each lease. The first time, the rows of workers that died are cleared away."""
+        well within each lease. The first time, the rows of dead workers are cleared away."""
         values: dict[str, Any] = {
             "host": socket.gethostname(),
             "holder": str(Holder.this_process()),
@@ -68,7 +68,7 @@ class Fleet:
         }
         with self._database.writing() as session:
             if insert_missing(session, WorkerRow, {"name": name, **values}):
-                self._clear_dead(session)
+                self.clear_dead(session)
                 return
             session.execute(
                 update(WorkerRow)
@@ -102,7 +102,8 @@ class Fleet:
         dead = set(self._observer.dead(rows))
         return [row for row in rows if Lease.of(row) not in dead]
 
-    def _clear_dead(self, session: Session) -> None:
+    def clear_dead(self, session: Session) -> None:
+        """Removes the rows of workers that are dead as far as this process knows."""
         rows = session.scalars(select(WorkerRow).order_by(WorkerRow.name)).all()
         for lease in self._observer.dead(rows):
             session.execute(

@@ -254,9 +254,10 @@ class JobQueue:
                 submitted_jobs.note_waiting(session, job_id, served)
 
     def tidy(self, now: datetime) -> None:
-        """Forgets clients' keys of a week ago, and the events of jobs that ended a month ago. To be
-        called now and then by whoever coordinates."""
+        """Forgets clients' keys of a week ago, the events of jobs that ended a month ago, and dead
+        workers. To be called now and then by whoever coordinates."""
         with self._database.writing() as session:
+            self._fleet.clear_dead(session)
             retention.forget_old_keys(session, now)
             retention.forget_old_events(session, now)
 

@@ -13,6 +13,7 @@ from store_contract import StoreFixtures
 
 from tunebook.cache.queue.fleet import ServedBoard
 from tunebook.cache.queue.submissions import JobState
+from tunebook.cache.storage.moments import now
 from tunebook.cache.store import Store
 
 
@@ -65,6 +66,16 @@ class FleetContract(StoreFixtures):
         assert observer.fleet.workers() == ()
         store.fleet.announce("worker", [SERVED])
         assert serves(observer, BOARD)
+
+    def test_a_dead_worker_is_forgotten_by_whoever_coordinates(
+        self, store: Store, observer: Store, clock: Clock
+    ) -> None:
+        store.fleet.announce("worker", [SERVED])
+        observer.queue.tidy(now())
+        assert serves(store, BOARD)
+        clock.now += LEASE + 1
+        observer.queue.tidy(now())
+        assert store.fleet.workers() == ()
 
     def test_a_worker_that_beats_is_alive(
         self, store: Store, observer: Store, clock: Clock
