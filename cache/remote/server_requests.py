@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ssl
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 from urllib.parse import urlsplit
@@ -46,6 +47,7 @@ class ServerRequests:
             follow_redirects=False,
             # No proxy leads to this machine.
             trust_env=not is_loopback(host),
+            verify=_trusted_authorities(),
             transport=transport,
         )
 
@@ -105,10 +107,18 @@ class ServerRequests:
 
     def _unreachable(self, fault: httpx.RequestError | None) -> UnreachableError:
         said = " ".join(str(fault).split()) or type(fault).__name__
-        return UnreachableError(
-            f"the coordinator at {self.url} does not answer: {said}; check the address, and that "
-            "it runs"
-        )
+        advice = "check the address, and that it runs"
+        if "CERTIFICATE_VERIFY_FAILED" in said:
+            advice = "check the address, or name its authority's certificate in SSL_CERT_FILE"
+        return UnreachableError(f"the coordinator at {self.url} does not answer: {said}; {advice}")
+
+
+def _trusted_authorities() -> ssl.SSLContext:
+    """The public authorities, those of this machine, since a lab has its own, and that of
+    SSL_CERT_FILE in place of the public ones."""
+    context = httpx.create_ssl_context()
+    context.load_default_certs(ssl.Purpose.SERVER_AUTH)
+    return context
 
 
 def checked_url(text: str) -> str:

@@ -19,8 +19,10 @@ import psutil
 import pytest
 
 from tunebook.cache.access.tokens import Role
-from tunebook.cache.errors import ExitCode
+from tunebook.cache.errors import ExitCode, UnreachableError
 from tunebook.cache.queue.submissions import BudgetLimits, JobRequest
+from tunebook.cache.remote.client import Client
+from tunebook.cache.remote.retries import Retries
 from tunebook.cache.store import Store
 from tunebook.service.cli import run
 
@@ -262,7 +264,9 @@ def test_behind_a_proxy_it_answers_to_its_names_and_knows_who_asks(serve: Serve)
     assert '"client": "203.0.113.9"' in served.log()
 
 
-def test_it_speaks_tls_with_a_certificate(serve: Serve, tmp_path: Path) -> None:
+@pytest.fixture
+def certificate(tmp_path: Path) -> tuple[Path, Path]:
+    """A certificate of this machine that no authority signed, and its key."""
     certificate, key = tmp_path / "cert.pem", tmp_path / "key.pem"
     made = subprocess.run(
         [
@@ -274,9 +278,29 @@ def test_it_speaks_tls_with_a_certificate(serve: Serve, tmp_path: Path) -> None:
     )
     if made.returncode:
         pytest.skip("openssl makes no certificate here")
-    served = serve("--tls-cert", str(certificate), "--tls-key", str(key))
+    return certificate, key
+
+
+def test_it_speaks_tls_with_a_certificate(serve: Serve, certificate: tuple[Path, Path]) -> None:
+    served = serve("--tls-cert", str(certificate[0]), "--tls-key", str(certificate[1]))
     url = served.url
     assert url.startswith("https://")
-    with httpx.Client(verify=ssl.create_default_context(cafile=str(certificate))) as client:
+    with httpx.Client(verify=ssl.create_default_context(cafile=str(certificate[0]))) as client:
         assert client.get(f"{url}/healthz").status_code == 200
         assert served.end() == ExitCode.OK
+
+
+def test_clients_trust_the_authority_that_the_environment_names(
+    serve: Serve, certificate: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    served = serve("--tls-cert", str(certificate[0]), "--tls-key", str(certificate[1]))
+    token = served.token_file().read_text().strip()
+    once = Retries(attempts=1)
+    with (
+        Client(served.url, token, retries=once) as client,
+        pytest.raises(UnreachableError, match="SSL_CERT_FILE"),
+    ):
+        client.request("GET", "/jobs")
+    monkeypatch.setenv("SSL_CERT_FILE", str(certificate[0]))
+    with Client(served.url, token, retries=once) as client:
+        assert client.request("GET", "/jobs")["items"] == []
