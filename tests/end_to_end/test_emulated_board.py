@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import json
 import shutil
 from collections.abc import Callable, Iterator
@@ -182,13 +181,6 @@ def _inputs(path: Path, shapes: dict[str, tuple[int, ...]]) -> dict[str, Any]:
 
 
 def _run_there(board: BoardAddress, library: Path, inputs: list[Any]) -> list[Any]:
-    outputs = _outputs_there(board, library, inputs)
-    # TVM's session is part of a cycle, and the board is free only when it is collected.
-    gc.collect()
-    return outputs
-
-
-def _outputs_there(board: BoardAddress, library: Path, inputs: list[Any]) -> list[Any]:
     tracker = rpc.connect_tracker(board.tracker_host, board.tracker_port)
     session = tracker.request(board.board_class, session_timeout=120)
     session.upload(str(library))
@@ -199,7 +191,10 @@ def _outputs_there(board: BoardAddress, library: Path, inputs: list[Any]) -> lis
     machine.invoke_stateful("main")
     outputs = machine.get_outputs("main")
     several = outputs if isinstance(outputs, tuple | list) else (outputs,)
-    return [output.numpy() for output in several]
+    answers = [output.numpy() for output in several]
+    # Python may keep the session for long, and the next case would wait for its board.
+    session.get_function("CloseRPCConnection")()
+    return answers
 
 
 def _assert_alive(board: BoardAddress) -> None:
