@@ -80,7 +80,7 @@ def model_file(
     "case",
     [
         _Case("rnet", 24, {"input_2": (1, 24, 24, 3)}),
-        _Case("magika", 44, {"bytes": (1, 2048)}),
+        _Case("magika", 30, {"bytes": (1, 2048)}),
         _Case("quantised", 16),
         _Case("half_precision", 16, {"x": (1, 3, 8, 8)}, relative=2e-2, absolute=2e-2),
     ],
