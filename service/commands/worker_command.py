@@ -11,7 +11,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated
 
-import psutil
 import typer
 
 from tunebook.cache.errors import ExitCode
@@ -105,6 +104,9 @@ def _memory(gibibytes: float | None) -> int:
     """Bytes that opening a model may take."""
     if gibibytes is not None:
         return int(gibibytes * _GIBIBYTE)
+    # Only here: it comes with the extra `tune`, which `tunebook --help` does not need.
+    import psutil
+
     return min(_MOST_MEMORY, int(psutil.virtual_memory().total * 3 // 4))
 
 
