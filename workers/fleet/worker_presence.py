@@ -10,6 +10,7 @@ from types import TracebackType
 from tunebook.cache.errors import DatabaseError
 from tunebook.cache.queue.fleet import ServedBoard
 from tunebook.cache.store import Store
+from tunebook.workers.rounds.repeating import Repeating
 
 _log = logging.getLogger(__name__)
 _BEAT_SECONDS = 2.0
@@ -49,12 +50,11 @@ class WorkerPresence:
         self._compiler = compiler
         self._activity = activity
         self._look = look
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._keep, name="presence", daemon=True)
+        self._beats = Repeating("presence", _BEAT_SECONDS, self._announce)
 
     def __enter__(self) -> WorkerPresence:
         self._announce()
-        self._thread.start()
+        self._beats.start()
         return self
 
     def __exit__(
@@ -63,17 +63,12 @@ class WorkerPresence:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._stop.set()
-        self._thread.join()
+        self._beats.stop()
         try:
             self._store.fleet.leave(self._name)
         except DatabaseError as fault:
             # It is seen to be gone once its beat stands still.
             _log.warning("leaving was not told: %s", fault, extra={"worker": self._name})
-
-    def _keep(self) -> None:
-        while not self._stop.wait(_BEAT_SECONDS):
-            self._announce()
 
     def _announce(self) -> None:
         boards = self._look()

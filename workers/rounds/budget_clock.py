@@ -10,6 +10,7 @@ from types import TracebackType
 
 from tunebook.cache.errors import DatabaseError
 from tunebook.cache.queue.job_queue import JobQueue
+from tunebook.workers.rounds.repeating import Repeating
 
 _log = logging.getLogger(__name__)
 _TICK_SECONDS = 1.0
@@ -29,9 +30,8 @@ class BudgetClock:
         self._queue = queue
         self._budget_id = budget_id
         self._monotonic = monotonic
-        self._stop = threading.Event()
         self._over = threading.Event()
-        self._thread = threading.Thread(target=self._keep, name="budget-clock", daemon=True)
+        self._ticks = Repeating("budget-clock", _TICK_SECONDS, self._tick)
 
     @property
     def over(self) -> bool:
@@ -44,7 +44,7 @@ class BudgetClock:
         self._counted_until = self._monotonic()
         if use.over is not None:
             self._over.set()
-        self._thread.start()
+        self._ticks.start()
         return self
 
     def __exit__(
@@ -53,13 +53,8 @@ class BudgetClock:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._stop.set()
-        self._thread.join()
+        self._ticks.stop()
         self._tick()
-
-    def _keep(self) -> None:
-        while not self._stop.wait(_TICK_SECONDS):
-            self._tick()
 
     def _tick(self) -> None:
         now = self._monotonic()

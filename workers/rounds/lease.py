@@ -10,6 +10,7 @@ from types import TracebackType
 
 from tunebook.cache.errors import DatabaseError, LeaseLostError
 from tunebook.cache.store import ClaimedRound, Store
+from tunebook.workers.rounds.repeating import Repeating
 
 _log = logging.getLogger(__name__)
 _BEAT_SECONDS = 2.0
@@ -23,9 +24,8 @@ class Lease:
         """`name` says in a log what is held; `beat` raises LeaseLostError once it is not."""
         self._name = name
         self._beat = beat
-        self._stop = threading.Event()
         self._lost = threading.Event()
-        self._thread = threading.Thread(target=self._keep, name="lease", daemon=True)
+        self._beats = Repeating("lease", _BEAT_SECONDS, self._keep)
 
     @classmethod
     def of_round(cls, store: Store, claimed: ClaimedRound) -> Lease:
@@ -42,7 +42,7 @@ class Lease:
         self._lost.set()
 
     def __enter__(self) -> Lease:
-        self._thread.start()
+        self._beats.start()
         return self
 
     def __exit__(
@@ -51,19 +51,18 @@ class Lease:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._stop.set()
-        self._thread.join()
+        self._beats.stop()
 
     def _keep(self) -> None:
-        while not self._stop.wait(_BEAT_SECONDS):
-            try:
-                self._beat()
-            except LeaseLostError:
-                self._lost.set()
-                return
-            except DatabaseError as error:
-                # The next beat may get through; if none does, the lease dies, which is right.
-                _log.warning("%s: its beat failed: %s", self._name, error)
+        if self.lost:
+            return
+        try:
+            self._beat()
+        except LeaseLostError:
+            self._lost.set()
+        except DatabaseError as error:
+            # The next beat may get through; if none does, the lease dies, which is right.
+            _log.warning("%s: its beat failed: %s", self._name, error)
 
 
 @contextmanager
