@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Sequence
 
 from tunebook.cache.access.sessions import Sessions
 from tunebook.cache.access.tokens import Tokens
+from tunebook.cache.boards.boards import Boards
 from tunebook.cache.keys import ScheduleKey, WorkloadKey
 from tunebook.cache.likeness import NO_HINTS, LookupHints
 from tunebook.cache.lists.catalogue import Catalogue
@@ -95,7 +96,7 @@ class Store:
 
     What else there is stands in parts of their own, which keep the same contract: `interchange`,
     and what a coordinator needs: `queue`, `fleet`, `tokens`, `sessions`, `revisions`, `answers`,
-    `statistics`, `catalogue` and `planning`.
+    `statistics`, `catalogue`, `planning` and `boards`.
     """
 
     def __init__(self, database: Database, observer: LeaseObserver) -> None:
@@ -111,6 +112,7 @@ class Store:
         self.statistics = LookupStatistics(database)
         self.catalogue = Catalogue(database)
         self.planning = Planning(database)
+        self.boards = Boards(database)
 
     # --- opening -----------------------------------------------------------------------------
     @classmethod

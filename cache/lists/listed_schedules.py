@@ -15,7 +15,7 @@ from tunebook.cache.keys import ScheduleKey
 from tunebook.cache.records import Source
 from tunebook.cache.storage.identities import KEY_COLUMNS, find_ids, find_target, key_of
 from tunebook.cache.storage.tables import (
-    BoardRow,
+    BoardPeakRow,
     ModelRow,
     RecordRow,
     ScheduleRow,
@@ -156,7 +156,7 @@ def listed_target(session: Session, target_id: int) -> ListedTarget:
 
 def listed_peaks(session: Session) -> tuple[ListedPeak, ...]:
     """See Catalogue.board_peaks."""
-    statement = select(BoardRow).order_by(BoardRow.board_class, BoardRow.target)
+    statement = select(BoardPeakRow).order_by(BoardPeakRow.board_class, BoardPeakRow.target)
     return tuple(
         ListedPeak(
             row.board_class,

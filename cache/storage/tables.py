@@ -91,7 +91,8 @@ class RecordRow(Base):
     """One measured trial. A scheduled module is measured once for a workload and target on real
     boards and once on emulated ones, whose figures are of another unit.
 
-    `seconds` is the median of `run_seconds`, NULL for a failure. The two large columns come last:
+    `seconds` is the median of `run_seconds`, NULL for a failure. It is `suspect` while its board had
+    drifted by then and no other has measured it again. The two large columns come last:
     SQLite then reads the others without them.
     """
 
@@ -121,6 +122,13 @@ class RecordRow(Base):
             sqlite_where=text("source <> 'search'"),
             postgresql_where=text("source <> 'search'"),
         ),
+        Index(
+            "ix_records_suspect",
+            "board_class",
+            "id",
+            sqlite_where=text("suspect = 1"),
+            postgresql_where=text("suspect"),
+        ),
     )
 
     id: Mapped[int] = mapped_column(Integer, primary_key=True)
@@ -129,6 +137,7 @@ class RecordRow(Base):
     module_hash: Mapped[str] = mapped_column(String(64))
     emulated: Mapped[bool] = mapped_column(Boolean)
     verified: Mapped[bool] = mapped_column(Boolean, default=False)
+    suspect: Mapped[bool] = mapped_column(Boolean, default=False)
     seconds: Mapped[float | None] = mapped_column(Float)
     error: Mapped[str | None] = mapped_column(String(32))
     error_text: Mapped[str] = mapped_column(Text, default="")
@@ -500,13 +509,63 @@ class RepeatRow(Base):
     created_at: Mapped[datetime] = mapped_column(Moment, default=now)
 
 
-class BoardRow(Base):
+class BoardPeakRow(Base):
     """The peak of a board class on a target (which says with how many cores and which features)."""
 
-    __tablename__ = "boards"
+    __tablename__ = "board_peaks"
 
     board_class: Mapped[str] = mapped_column(Text, primary_key=True)
     target: Mapped[str] = mapped_column(Text, primary_key=True)
     flops_per_second: Mapped[float] = mapped_column(Float)
     bytes_per_second: Mapped[float] = mapped_column(Float)
     measured_at: Mapped[datetime] = mapped_column(Moment, default=now)
+
+
+class BoardClassRow(Base):
+    """What the targets of a board class have unless they say otherwise."""
+
+    __tablename__ = "board_classes"
+
+    name: Mapped[str] = mapped_column(Text, primary_key=True)
+    num_cores: Mapped[int] = mapped_column(Integer)
+    mtriple: Mapped[str] = mapped_column(Text)
+    mcpu: Mapped[str] = mapped_column(Text, default="")
+
+
+class BoardRow(Base):
+    """A board: what its agent reported last, and how it measures.
+
+    `report` is empty where no agent speaks for it. Its reference kernel takes `reference_seconds`,
+    give or take `reference_spread` (a share of them); both are NULL until it was measured often
+    enough. `good_record` is the newest record there was when it last measured well. A board with a
+    `quarantine` (the reason) measures nothing but its reference.
+    """
+
+    __tablename__ = "boards"
+
+    board_class: Mapped[str] = mapped_column(Text, primary_key=True)
+    name: Mapped[str] = mapped_column(Text, primary_key=True)
+    report: Mapped[dict[str, Any]] = mapped_column(JSON)
+    reported_at: Mapped[datetime | None] = mapped_column(Moment)
+    reference_seconds: Mapped[float | None] = mapped_column(Float)
+    reference_spread: Mapped[float | None] = mapped_column(Float)
+    measured_at: Mapped[datetime | None] = mapped_column(Moment)
+    good_record: Mapped[int] = mapped_column(Integer, default=0)
+    quarantine: Mapped[str] = mapped_column(Text, default="")
+    quarantined_at: Mapped[datetime | None] = mapped_column(Moment)
+
+
+class ReferenceRunRow(Base):
+    """One measurement of a board's reference kernel; `within` the board's own spread, or not."""
+
+    __tablename__ = "reference_runs"
+    __table_args__ = (Index("ix_reference_runs_board", "board_class", "board", "id"),)
+
+    id: Mapped[int] = mapped_column(Integer, primary_key=True)
+    board_class: Mapped[str] = mapped_column(Text)
+    board: Mapped[str] = mapped_column(Text)
+    seconds: Mapped[float] = mapped_column(Float)
+    run_seconds: Mapped[list[float]] = mapped_column(JSON)
+    within: Mapped[bool] = mapped_column(Boolean)
+    board_state: Mapped[dict[str, Any]] = mapped_column(JSON)
+    created_at: Mapped[datetime] = mapped_column(Moment, default=now)

@@ -1,5 +1,5 @@
-"""A board on another machine, as far as time goes: this board agent, but every module it loads
-takes 0.2 seconds longer. Arguments are the agent's own.
+"""A board on another machine, as far as time goes: this board server, but every module it loads
+takes 0.2 seconds longer. Arguments are the server's own.
 
 It runs the kernels on this machine, on the core that it was started on: TVM would move them to
 the fastest, which is the tuner's here.
@@ -14,7 +14,7 @@ from typing import Any
 import tvm_ffi
 from tvm.rpc import server
 
-from tunebook.workers.boards import board_agent
+from tunebook.workers.boards import board_server
 
 ANSWER_SECONDS = 0.2
 
@@ -43,4 +43,4 @@ def _slow_server_env(*arguments: Any, **options: Any) -> Any:
 
 if __name__ == "__main__":
     server._server_env = _slow_server_env
-    board_agent.main()
+    board_server.main()

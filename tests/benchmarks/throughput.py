@@ -43,8 +43,8 @@ from tunebook.tuner.trials.measuring import Measurer
 from tunebook.tuner.trials.peak import measure_peak
 from tunebook.tuner.trials.trials import BoardAddress, BuildRequest, BuiltLibrary
 from tunebook.tuner.tvm_compat import load_cpu_intrinsics
-from tunebook.workers.boards.board_supervisor import AgentCommand, BoardSupervisor
-from tunebook.workers.boards.local_board import host_agent, local_board
+from tunebook.workers.boards.board_supervisor import BoardSupervisor, ServerCommand
+from tunebook.workers.boards.local_board import host_server, local_board
 from tunebook.workers.boards.tracker import running_tracker
 from tunebook.workers.commands.search_worker import SearchWorker
 from tunebook.workers.rounds.workbench import WorkerSettings
@@ -126,9 +126,9 @@ def board(scenario: Scenario, target: Target) -> Iterator[BoardAddress]:
         with local_board(target.num_cores) as address:
             yield address
         return
-    slow = host_agent(target.num_cores)
+    slow = host_server(target.num_cores)
     *ours, its = sorted(os.sched_getaffinity(0))
-    command = AgentCommand(
+    command = ServerCommand(
         [
             *("taskset", "--cpu-list", str(its)),
             *(sys.executable, str(Path(__file__).with_name("slow_board.py"))),

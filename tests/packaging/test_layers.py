@@ -18,6 +18,7 @@ FOLDERS = {
     "cache": (
         "remote",
         "statistics",
+        "boards",
         "access",
         "lists",
         "queue",
@@ -26,6 +27,7 @@ FOLDERS = {
         "exchange",
         "untrusted",
         "storage",
+        "live",
     ),
     "tuner": (
         "interchange",
@@ -38,7 +40,7 @@ FOLDERS = {
         "splitting",
         "importing",
     ),
-    "workers": ("fleet", "commands", "recovery", "rounds", "boards"),
+    "workers": ("agent", "fleet", "commands", "recovery", "rounds", "boards"),
     "service/api": ("routes", "guards", "processes", "lookups", "documents", "problems"),
     "service": ("commands", "dashboard", "api", "plans", "nights"),
 }
@@ -47,6 +49,7 @@ HOMES = {
     "sqlalchemy": {"cache"},
     "alembic": {"cache"},
     "psycopg": {"cache"},
+    "redis": {"cache"},
     "tvm": {"tuner", "workers"},
     "tvm_ffi": {"tuner", "workers"},
     "onnx": {"tuner"},
@@ -63,7 +66,7 @@ HOMES = {
     "httpx": {"cache", "service"},
 }
 # What a board runs, with nothing installed but the `board` extra.
-BOARD_SIDE = ("board_agent.py", "board_supervisor.py", "tracker.py", "child_processes.py")
+BOARD_SIDE = ("board_server.py", "board_supervisor.py", "tracker.py", "child_processes.py")
 
 
 def imports(source: str) -> Iterator[str]:
@@ -143,9 +146,9 @@ def test_what_runs_on_a_board_needs_no_tuner() -> None:
     assert needing == set()
 
 
-def test_the_board_agent_stands_alone() -> None:
+def test_the_board_server_stands_alone() -> None:
     """It is copied to boards, and runs in the emulated guest, where Tunebook is not installed."""
-    found = imports_of(ROOT / "workers" / "boards" / "board_agent.py")
+    found = imports_of(ROOT / "workers" / "boards" / "board_server.py")
     assert {name for _, name in found if name.startswith("tunebook")} == set()
 
 

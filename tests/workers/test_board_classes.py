@@ -12,7 +12,7 @@ from tunebook.cache.queue.fleet import ServedBoard
 from tunebook.tuner.llvm_targets import host_target, resolve_target
 from tunebook.workers.boards.board_classes import BoardClass, board_classes
 from tunebook.workers.boards.board_supervisor import BoardSupervisor
-from tunebook.workers.boards.local_board import host_agent
+from tunebook.workers.boards.local_board import host_server
 from tunebook.workers.boards.tracker import running_tracker
 
 A53 = "llvm -mtriple=aarch64-linux-gnu -mcpu=cortex-a53 -num-cores=4"
@@ -86,7 +86,7 @@ def test_boards_come_and_go_at_their_tracker_and_the_log_says_so(
         (lab,) = board_classes([f"{LAB}@{tracker}"], None)
         assert lab.look() == ()
         assert not lab.is_there
-        with BoardSupervisor(host_agent(1), tracker, LAB, name="bench-3"):
+        with BoardSupervisor(host_server(1), tracker, LAB, name="bench-3"):
             eventually(lambda: lab.look() != (), "the board is there")
             assert lab.is_there
             (board,) = lab.look()

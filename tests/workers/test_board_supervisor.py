@@ -11,11 +11,11 @@ import pytest
 from tunebook.cache.errors import BoardError
 from tunebook.tuner.trials.trials import BoardAddress
 from tunebook.workers.boards.board_supervisor import (
-    AgentCommand,
     BoardSupervisor,
+    ServerCommand,
     SupervisionLimits,
 )
-from tunebook.workers.boards.local_board import host_agent
+from tunebook.workers.boards.local_board import host_server
 from tunebook.workers.boards.tracker import TrackerAddress, running_tracker
 
 QUICK = SupervisionLimits(appear=30, silence=2, first_pause=0.05)
@@ -25,7 +25,7 @@ QUICK = SupervisionLimits(appear=30, silence=2, first_pause=0.05)
 def supervised(in_use):
     with (
         running_tracker() as tracker,
-        BoardSupervisor(host_agent(1), tracker, "pi", name="pi-3", limits=QUICK),
+        BoardSupervisor(host_server(1), tracker, "pi", name="pi-3", limits=QUICK),
     ):
         yield in_use(BoardAddress(tracker.host, tracker.port, "pi"))
 
@@ -38,11 +38,11 @@ def supervised(in_use):
         pytest.param(signal.SIGSTOP, id="hung", marks=pytest.mark.slow),
     ],
 )
-def test_an_agent_that_serves_nobody_is_replaced(supervised, kernel, eventually, is_gone, blow):
+def test_an_server_that_serves_nobody_is_replaced(supervised, kernel, eventually, is_gone, blow):
     before = supervised.registered()
     os.kill(before.pid, blow)
-    eventually(lambda: is_gone(before.pid), "the old agent is gone")
-    eventually(lambda: _replaced(supervised, before.pid), "another agent is registered")
+    eventually(lambda: is_gone(before.pid), "the old server is gone")
+    eventually(lambda: _replaced(supervised, before.pid), "another server is registered")
     assert supervised.registered().name == "pi-3"
     assert supervised.call(kernel("number++"), 41) == 42
 
@@ -54,7 +54,7 @@ def _replaced(supervised, pid: int) -> bool:
     return [board.pid for board in boards] not in ([], [pid])
 
 
-def test_a_killed_agent_takes_its_session_along(supervised, kernel, eventually, is_gone) -> None:
+def test_a_killed_server_takes_its_session_along(supervised, kernel, eventually, is_gone) -> None:
     session = supervised.session()
     session.upload(str(library := kernel("number = getpid()")))
     pid = session.load_module(library.name)["main"](0)
@@ -62,11 +62,11 @@ def test_a_killed_agent_takes_its_session_along(supervised, kernel, eventually, 
     eventually(lambda: is_gone(pid), "the session's process is gone")
 
 
-def test_a_serving_agent_is_left_alone(supervised, kernel) -> None:
-    """Its session lasts longer than the silence after which an agent counts as hung."""
-    agent = supervised.registered().pid
+def test_a_serving_server_is_left_alone(supervised, kernel) -> None:
+    """Its session lasts longer than the silence after which a server counts as hung."""
+    server = supervised.registered().pid
     assert supervised.call(kernel("sleep(3)"), 42) == 42
-    assert supervised.registered().pid == agent
+    assert supervised.registered().pid == server
 
 
 @pytest.mark.parametrize(
@@ -76,22 +76,22 @@ def test_a_serving_agent_is_left_alone(supervised, kernel) -> None:
         (["/nonexistent/python"], "cannot be started"),
     ],
 )
-def test_an_agent_that_never_comes_up_is_an_error_with_its_last_words(command, words) -> None:
-    agent = AgentCommand(command, dict(os.environ))
+def test_an_server_that_never_comes_up_is_an_error_with_its_last_words(command, words) -> None:
+    server = ServerCommand(command, dict(os.environ))
     with running_tracker() as tracker, pytest.raises(BoardError) as error:
-        BoardSupervisor(agent, tracker, "pi", limits=QUICK).start()
+        BoardSupervisor(server, tracker, "pi", limits=QUICK).start()
     assert words in str(error.value)
     assert "\n" not in str(error.value)
 
 
-def test_an_agent_that_hangs_at_start_is_an_error(eventually) -> None:
-    agent = AgentCommand([sys.executable, "-c", "import time; time.sleep(600)"], dict(os.environ))
+def test_an_server_that_hangs_at_start_is_an_error(eventually) -> None:
+    server = ServerCommand([sys.executable, "-c", "import time; time.sleep(600)"], dict(os.environ))
     limits = SupervisionLimits(appear=1)
     with running_tracker() as tracker, pytest.raises(BoardError, match="came up"):
-        BoardSupervisor(agent, tracker, "pi", limits=limits).start()
+        BoardSupervisor(server, tracker, "pi", limits=limits).start()
 
 
 def test_a_tracker_that_is_not_there_is_an_error() -> None:
     nobody = TrackerAddress("127.0.0.1", 1)
     with pytest.raises(BoardError, match=r"tracker at 127\.0\.0\.1:1 does not answer"):
-        BoardSupervisor(host_agent(1), nobody, "pi").start()
+        BoardSupervisor(host_server(1), nobody, "pi").start()

@@ -9,7 +9,7 @@ import pytest
 
 from tunebook.cache.errors import BoardError
 from tunebook.workers.boards.counting_emulator import QEMU_WITH_PLUGINS, counting_emulator
-from tunebook.workers.boards.emulated_board import guest_agent
+from tunebook.workers.boards.emulated_board import guest_server
 from tunebook.workers.boards.emulated_sysroot import QEMU, Sysroot, emulated_sysroot
 
 CPU = "max"
@@ -70,8 +70,8 @@ def test_where_nothing_counts_the_board_goes_by_wall_time_and_says_so(
 ) -> None:
     _program(programs / QEMU, "exit 0")
     sysroot = Sysroot(Path("/sysroot"), Path("/sysroot/usr/bin/python3"))
-    agent = guest_agent(sysroot, CPU)
-    assert agent.command[: len(sysroot.command(CPU))] == sysroot.command(CPU)
+    server = guest_server(sysroot, CPU)
+    assert server.command[: len(sysroot.command(CPU))] == sysroot.command(CPU)
     (record,) = caplog.records
     assert "goes by wall time" in record.message
     assert QEMU_WITH_PLUGINS in record.message

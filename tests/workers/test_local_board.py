@@ -50,7 +50,7 @@ def test_two_local_boards_do_not_meet(board, in_use) -> None:
 def test_nothing_runs_after_leaving() -> None:
     before = children()
     with local_board(1):
-        assert len(children() - before) == 2  # tracker and agent
+        assert len(children() - before) == 2  # tracker and server
     assert children() == before
 
 
@@ -84,7 +84,7 @@ def test_nothing_survives_the_process_that_used_it(
     assert user.stdout is not None
     assert user.stdout.readline() == b"in use\n"
     family = [child.pid for child in psutil.Process(user.pid).children(recursive=True)]
-    assert len(family) == 3  # tracker, agent and the session's process
+    assert len(family) == 3  # tracker, server and the session's process
     user.send_signal(blow)
     user.wait()
     for pid in family:
@@ -97,6 +97,6 @@ def test_a_board_outlives_the_thread_that_made_it(kernel, in_use) -> None:
         with ThreadPoolExecutor(1) as short_lived:
             address = short_lived.submit(stack.enter_context, local_board(1)).result()
         board = in_use(address)
-        agent = board.registered().pid
+        server = board.registered().pid
         assert board.call(kernel("number++"), 41) == 42
-        assert board.registered().pid == agent
+        assert board.registered().pid == server

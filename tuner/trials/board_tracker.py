@@ -45,7 +45,7 @@ class _Registered:
 
     board_class: str
     place: tuple[str, int]
-    agent_id: str | None
+    server_id: str | None
 
     @classmethod
     def from_answer(cls, told: dict[str, Any]) -> _Registered:
@@ -81,7 +81,7 @@ def identity(address: BoardAddress, host: str, port: int) -> str | None:
 def _identity(boards: Sequence[_Registered], board_class: str, host: str, port: int) -> str | None:
     for board in boards:
         if board.board_class == board_class and board.place == (host, port):
-            return board.agent_id or f"{host}:{port}"
+            return board.server_id or f"{host}:{port}"
     return None
 
 

@@ -1,6 +1,6 @@
-"""Keeps a board at its tracker: starts its agent, watches its registration, starts it anew.
+"""Keeps a board at its tracker: starts its server, watches its registration, starts it anew.
 
-An agent is judged by what the tracker says, not by whether its process exists: a process that
+A server is judged by what the tracker says, not by whether its process exists: a process that
 lives and is not registered, or whose beat does not move, serves nobody.
 """
 
@@ -26,8 +26,8 @@ _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class AgentCommand:
-    """How to start a board agent: everything before the agent's own options."""
+class ServerCommand:
+    """How to start a board server: everything before the server's own options."""
 
     command: Sequence[str]
     environment: Mapping[str, str]
@@ -35,7 +35,7 @@ class AgentCommand:
 
 @dataclass(frozen=True)
 class SupervisionLimits:
-    """Seconds: for an agent to appear at the tracker, for its beat to stand still, between looks
+    """Seconds: for a server to appear at the tracker, for its beat to stand still, between looks
     until it appeared and after, and of the first and longest pause before it is started anew."""
 
     appear: float = 30.0
@@ -47,7 +47,7 @@ class SupervisionLimits:
     longest_pause: float = 30.0
 
 
-# An agent that fails this often without ever appearing is not started again by `start`.
+# A server that fails this often without ever appearing is not started again by `start`.
 ATTEMPTS_AT_START = 3
 
 
@@ -56,7 +56,7 @@ class BoardSupervisor:
 
     def __init__(
         self,
-        agent: AgentCommand,
+        server: ServerCommand,
         tracker: TrackerAddress,
         board_class: str,
         *,
@@ -64,7 +64,7 @@ class BoardSupervisor:
         host: str = "127.0.0.1",
         limits: SupervisionLimits | None = None,
     ) -> None:
-        self._agent = agent
+        self._server = server
         self._tracker = tracker
         self._board_class = board_class
         self._name = name
@@ -76,7 +76,7 @@ class BoardSupervisor:
         self._tracker_lost = False
         self._thread = threading.Thread(target=self._keep, name="board-supervisor", daemon=True)
         self._folder = tempfile.TemporaryDirectory(prefix="tunebook-board-")
-        self._log = Path(self._folder.name, "agent.log")
+        self._log = Path(self._folder.name, "server.log")
 
     def __enter__(self) -> BoardSupervisor:
         self.start()
@@ -101,7 +101,7 @@ class BoardSupervisor:
             raise
 
     def stop(self) -> None:
-        """End the agent and its sessions."""
+        """End the server and its sessions."""
         self._stopping.set()
         if self._thread.is_alive():
             self._thread.join()
@@ -113,14 +113,14 @@ class BoardSupervisor:
             if self._gave_up.is_set() or time.monotonic() > deadline:
                 raise BoardError(
                     f"no board of class {self._board_class!r} came up at the tracker "
-                    f"{self._tracker}; the log of its agent ends: {log_tail(self._log)}"
+                    f"{self._tracker}; the log of its server ends: {log_tail(self._log)}"
                 )
 
     def _keep(self) -> None:
         pause = self._limits.first_pause
         attempts = 0
         while not self._stopping.is_set():
-            if self._run_agent():
+            if self._run_server():
                 pause, attempts = self._limits.first_pause, 0
             else:
                 attempts += 1
@@ -129,62 +129,62 @@ class BoardSupervisor:
                 return
             if self._stopping.wait(pause):
                 return
-            _log.warning("board %s: starting its agent again", self._board_class, extra=self._told)
+            _log.warning("board %s: starting its server again", self._board_class, extra=self._told)
             pause = min(pause * 2, self._limits.longest_pause)
 
-    def _run_agent(self) -> bool:
-        """Run one agent until it has to be replaced; whether it ever appeared at the tracker."""
-        agent_id = secrets.token_hex(8)
+    def _run_server(self) -> bool:
+        """Run one server until it has to be replaced; whether it ever appeared at the tracker."""
+        server_id = secrets.token_hex(8)
         try:
-            process = self._start_agent(agent_id)
+            process = self._start_server(server_id)
         except OSError as error:
-            self._note(f"the agent cannot be started: {error}")
+            self._note(f"the server cannot be started: {error}")
             return False
         try:
-            return self._watch(process, agent_id)
+            return self._watch(process, server_id)
         finally:
             stop_child(process)
 
-    def _start_agent(self, agent_id: str) -> subprocess.Popen[bytes]:
+    def _start_server(self, server_id: str) -> subprocess.Popen[bytes]:
         options = [
             f"--tracker={self._tracker}",
             f"--key={self._board_class}",
             f"--host={self._host}",
             f"--work-folder={self._folder.name}",
-            f"--agent-id={agent_id}",
+            f"--server-id={server_id}",
             f"--parent-pid={os.getpid()}",
         ]
         if self._name is not None:
             options.append(f"--name={self._name}")
         return start_child(
-            [*self._agent.command, *options],
+            [*self._server.command, *options],
             folder=Path(self._folder.name),
             log=self._log,
-            environment=self._agent.environment,
+            environment=self._server.environment,
         )
 
-    def _watch(self, process: subprocess.Popen[bytes], agent_id: str) -> bool:
+    def _watch(self, process: subprocess.Popen[bytes], server_id: str) -> bool:
         last_beat = 0
         moved_at = time.monotonic()
         while not self._stopping.wait(self._limits.watch if last_beat else self._limits.look):
             if process.poll() is not None:
-                self._note(f"the agent ended with exit code {process.returncode}")
+                self._note(f"the server ended with exit code {process.returncode}")
                 break
-            beat = self._beat_of(agent_id)
+            beat = self._beat_of(server_id)
             now = time.monotonic()
             if beat is None or beat != last_beat:
-                # Where the tracker does not answer, nothing speaks against the agent.
+                # Where the tracker does not answer, nothing speaks against the server.
                 moved_at = now
             elif now - moved_at > (self._limits.silence if last_beat else self._limits.appear):
-                self._note("the agent lives but its beat at the tracker stands still")
+                self._note("the server lives but its beat at the tracker stands still")
                 break
             if beat:
                 last_beat = beat
                 self._appeared.set()
         return last_beat > 0
 
-    def _beat_of(self, agent_id: str) -> int | None:
-        """The agent's beat, 0 when it is not registered, None when the tracker cannot say."""
+    def _beat_of(self, server_id: str) -> int | None:
+        """The server's beat, 0 when it is not registered, None when the tracker cannot say."""
         try:
             boards = query_tracker(self._tracker).boards
         except BoardError as error:
@@ -194,7 +194,7 @@ class BoardSupervisor:
             self._tracker_lost = True
             return None
         self._tracker_lost = False
-        return next((board.beat for board in boards if board.agent_id == agent_id), 0)
+        return next((board.beat for board in boards if board.server_id == server_id), 0)
 
     @property
     def _told(self) -> dict[str, object]:

@@ -1,4 +1,4 @@
-"""An AArch64 board without hardware: QEMU's user mode runs the board agent as a guest.
+"""An AArch64 board without hardware: QEMU's user mode runs the board server as a guest.
 
 It proves code generation, cross-linking, RPC and numbers on true AArch64 code. Its wall time ranks
 schedules badly, so where this machine can, it counts the instructions that a kernel executes
@@ -14,10 +14,10 @@ from contextlib import contextmanager
 
 from tunebook.cache.errors import BoardError
 from tunebook.tuner.trials.trials import BoardAddress
-from tunebook.workers.boards import board_agent
+from tunebook.workers.boards import board_server
 from tunebook.workers.boards.board_supervisor import (
-    AgentCommand,
     BoardSupervisor,
+    ServerCommand,
     SupervisionLimits,
 )
 from tunebook.workers.boards.counting_emulator import COUNT_FILE, counting_emulator
@@ -41,19 +41,19 @@ def emulated_board(cpu: str = "max", board_class: str = EMULATED_CLASS) -> Itera
     code needs more than that core has. The first one made on a machine takes about a minute
     (emulated_sysroot). Raises BoardError.
     """
-    agent = guest_agent(emulated_sysroot(), cpu)
+    server = guest_server(emulated_sysroot(), cpu)
     name = f"qemu-{cpu}"
     with (
         running_tracker() as tracker,
-        BoardSupervisor(agent, tracker, board_class, name=name, limits=LIMITS),
+        BoardSupervisor(server, tracker, board_class, name=name, limits=LIMITS),
     ):
         # It runs on this machine's cores, but its timings are worth nothing anyway: nobody has
         # to stop building while it measures.
         yield BoardAddress(tracker.host, tracker.port, board_class, emulated=True)
 
 
-def guest_agent(sysroot: Sysroot, cpu: str) -> AgentCommand:
-    """How to start a board agent in the guest; the guest reads the agent's file from here.
+def guest_server(sysroot: Sysroot, cpu: str) -> ServerCommand:
+    """How to start a board server in the guest; the guest reads the server's file from here.
 
     It counts instructions where this machine can, and says once why where it cannot.
     """
@@ -63,7 +63,7 @@ def guest_agent(sysroot: Sysroot, cpu: str) -> AgentCommand:
         "PYTHONUNBUFFERED": "1",
         "PYTHONDONTWRITEBYTECODE": "1",
     }
-    guest_python, script = sysroot.guest_python(cpu), board_agent.__file__
+    guest_python, script = sysroot.guest_python(cpu), board_server.__file__
     try:
         emulator = counting_emulator(guest_python)
     except BoardError as error:
@@ -72,6 +72,6 @@ def guest_agent(sysroot: Sysroot, cpu: str) -> AgentCommand:
             "instructions executed: %s",
             error,
         )
-        return AgentCommand([*sysroot.command(cpu), script], environment)
+        return ServerCommand([*sysroot.command(cpu), script], environment)
     command = [*emulator, *guest_python, script, "--count-file", str(COUNT_FILE)]
-    return AgentCommand(command, environment)
+    return ServerCommand(command, environment)

@@ -225,10 +225,10 @@ def _start_once(sysroot: Sysroot) -> None:
 
     The guest compiles for itself: the host's Python may be another version.
     """
-    agent = Path(__file__).with_name("board_agent.py")
+    server = Path(__file__).with_name("board_server.py")
     # Empty is unset: the user's own environment may ask Python to write none.
     environment = os.environ | {"PYTHONDONTWRITEBYTECODE": ""}
-    _run([*sysroot.command("max"), str(agent), "--help"], "qemu-user-static", environment)
+    _run([*sysroot.command("max"), str(server), "--help"], "qemu-user-static", environment)
 
 
 def _guest_python(root: Path) -> Path | None:

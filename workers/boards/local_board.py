@@ -1,4 +1,4 @@
-"""This machine as a board: a tracker and a supervised agent, both on loopback.
+"""This machine as a board: a tracker and a supervised server, both on loopback.
 
 The same path as a remote board, so that nothing is measured in another way here.
 """
@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from tunebook.tuner.trials.trials import BoardAddress
-from tunebook.workers.boards.board_supervisor import AgentCommand, BoardSupervisor
+from tunebook.workers.boards.board_supervisor import BoardSupervisor, ServerCommand
 from tunebook.workers.boards.tracker import running_tracker
 
 LOCAL_BOARD_CLASS = "local"
@@ -25,17 +25,19 @@ def local_board(num_cores: int) -> Iterator[BoardAddress]:
     """
     with (
         running_tracker() as tracker,
-        BoardSupervisor(host_agent(num_cores), tracker, LOCAL_BOARD_CLASS),
+        BoardSupervisor(host_server(num_cores), tracker, LOCAL_BOARD_CLASS),
     ):
         yield BoardAddress(tracker.host, tracker.port, LOCAL_BOARD_CLASS, shares_host=True)
 
 
-def host_agent(num_cores: int) -> AgentCommand:
-    """How to start a board agent of this machine's own architecture."""
+def host_server(num_cores: int) -> ServerCommand:
+    """How to start a board server of this machine's own architecture."""
     environment = os.environ | {
         "TVM_NUM_THREADS": str(num_cores),
         # NumPy's threads would share the cores with the kernel that is measured.
         "OPENBLAS_NUM_THREADS": "1",
         "PYTHONUNBUFFERED": "1",
     }
-    return AgentCommand([sys.executable, "-m", "tunebook.workers.boards.board_agent"], environment)
+    return ServerCommand(
+        [sys.executable, "-m", "tunebook.workers.boards.board_server"], environment
+    )

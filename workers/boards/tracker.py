@@ -19,7 +19,7 @@ from typing import Any
 from tvm.rpc import base as rpc
 
 from tunebook.cache.errors import BoardError
-from tunebook.workers.boards.board_agent import follow_parent
+from tunebook.workers.boards.board_server import follow_parent
 from tunebook.workers.boards.child_processes import log_tail, start_child, stop_child
 
 ANSWER_SECONDS = 10.0
@@ -41,15 +41,15 @@ class TrackerAddress:
 class RegisteredBoard:
     """A board that holds a connection to the tracker.
 
-    The fields after `port` are told by Tunebook's agent only: its own id, the board's name, the
-    agent's process, how often it has said that it lives, whether it serves a session now, and how
+    The fields after `port` are told by Tunebook's server only: its own id, the board's name, the
+    server's process, how often it has said that it lives, whether it serves a session now, and how
     many cores it may use.
     """
 
     board_class: str
     host: str
     port: int
-    agent_id: str | None = None
+    server_id: str | None = None
     name: str | None = None
     pid: int | None = None
     beat: int = 0
@@ -108,17 +108,17 @@ def _summary(answer: dict[str, Any]) -> TrackerSummary:
 
 def _board(info: dict[str, Any]) -> RegisteredBoard:
     host, port = info["addr"]
-    agent = info.get("tunebook", {})
+    server = info.get("tunebook", {})
     return RegisteredBoard(
         board_class=info["key"].removeprefix("server:"),
         host=host,
         port=port,
-        agent_id=agent.get("id"),
-        name=agent.get("name"),
-        pid=agent.get("pid"),
-        beat=agent.get("beat", 0),
-        serving=agent.get("serving", False),
-        cores=agent.get("cores"),
+        server_id=server.get("id"),
+        name=server.get("name"),
+        pid=server.get("pid"),
+        beat=server.get("beat", 0),
+        serving=server.get("serving", False),
+        cores=server.get("cores"),
     )
 
 

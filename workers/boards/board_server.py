@@ -7,10 +7,10 @@ protocol with TVM's own message functions, replaces nothing inside TVM, and keep
 - a session that crashes, exceeds the client's time limit, or whose client is gone, is ended with
   everything it started; a client that still waits is told why (`SESSION_ENDED`);
 - while idle and while serving it raises a beat counter at the tracker, by which a supervisor on
-  another clock tells a living agent from a hung one.
+  another clock tells a living server from a hung one.
 
 This file stands alone and needs nothing but TVM's runtime: it also runs where Tunebook is not
-installed, as `python board_agent.py --tracker HOST:PORT --key CLASS`.
+installed, as `python board_server.py --tracker HOST:PORT --key CLASS`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import os
 
 if __name__ == "__main__":
     # A board only runs: without its compiler TVM starts in half the time. Only before importing
-    # tvm, and only in the agent's own process.
+    # tvm, and only in the server's own process.
     os.environ["TVM_USE_RUNTIME_LIB"] = "1"
 
 import argparse
@@ -75,13 +75,13 @@ NOTHING = "tunebook.board.nothing"
 
 
 @dataclass(frozen=True)
-class AgentOptions:
-    """What an agent is told: where the tracker is, what the board is called, where to listen."""
+class ServerOptions:
+    """What a server is told: where the tracker is, what the board is called, where to listen."""
 
     tracker: tuple[str, int]
     board_class: str
     name: str
-    agent_id: str
+    server_id: str
     host: str
     port: int
     advertise: str | None
@@ -102,12 +102,12 @@ def _die_with_parent() -> None:
 
 
 class TrackerLink:
-    """The agent's connection to its tracker: registers the board, offers it, raises the beat.
+    """The server's connection to its tracker: registers the board, offers it, raises the beat.
 
     Every method raises OSError when the tracker is gone; the link is then of no further use.
     """
 
-    def __init__(self, options: AgentOptions, port: int) -> None:
+    def __init__(self, options: ServerOptions, port: int) -> None:
         self._options = options
         self._port = port
         self._beat = 0
@@ -122,10 +122,10 @@ class TrackerLink:
             raise
 
     def beat(self, *, serving: bool) -> None:
-        """Say that this agent lives; a supervisor sees the number move in the tracker's summary."""
+        """Say that this server lives; a supervisor sees the number move at the tracker."""
         self._beat += 1
-        agent = {
-            "id": self._options.agent_id,
+        server = {
+            "id": self._options.server_id,
             "name": self._options.name,
             "pid": os.getpid(),
             "beat": self._beat,
@@ -135,7 +135,7 @@ class TrackerLink:
         info = {
             "key": f"server:{self._options.board_class}",
             "addr": [self._options.advertise, self._port],
-            "tunebook": agent,
+            "tunebook": server,
         }
         self._ask([rpc.TrackerCode.UPDATE_INFO, info])
 
@@ -173,10 +173,10 @@ class Client:
     limit: float | None
 
 
-class BoardAgent:
+class BoardServer:
     """Listens, serves one session at a time in a process of its own, and is never done."""
 
-    def __init__(self, options: AgentOptions) -> None:
+    def __init__(self, options: ServerOptions) -> None:
         self._options = options
         family = socket.getaddrinfo(options.host, options.port, type=socket.SOCK_STREAM)[0][0]
         self._listener = socket.socket(family, socket.SOCK_STREAM)
@@ -468,7 +468,7 @@ class InstructionCounter:
             return counts[0] - before
 
 
-def _prepare_runtime(options: AgentOptions) -> None:
+def _prepare_runtime(options: ServerOptions) -> None:
     """Load what the compiler-less runtime leaves out, and what clients may ask this board."""
     name = options.name
     extra = Path(tvm.__file__).parent / "lib" / "libtvm_runtime_extra.so"
@@ -480,8 +480,8 @@ def _prepare_runtime(options: AgentOptions) -> None:
         tvm_ffi.register_global_func("tunebook.board.count_instructions", count, override=True)
 
 
-def _options(arguments: list[str]) -> AgentOptions:
-    parser = argparse.ArgumentParser(prog="board_agent", description="Serve a board over TVM RPC.")
+def _options(arguments: list[str]) -> ServerOptions:
+    parser = argparse.ArgumentParser(prog="board_server", description="Serve a board over TVM RPC.")
     parser.add_argument("--tracker", required=True, metavar="HOST:PORT")
     parser.add_argument("--key", required=True, help="the board's class at the tracker")
     parser.add_argument("--name", default=socket.gethostname(), help="what records call the board")
@@ -489,7 +489,7 @@ def _options(arguments: list[str]) -> AgentOptions:
     parser.add_argument("--port", type=int, default=0, help="the port to listen on (0: any)")
     parser.add_argument("--advertise", help="the address that clients reach this board under")
     parser.add_argument("--work-folder", type=Path, help="where the sessions' files go meanwhile")
-    parser.add_argument("--agent-id", default=secrets.token_hex(8), help=argparse.SUPPRESS)
+    parser.add_argument("--server-id", default=secrets.token_hex(8), help=argparse.SUPPRESS)
     parser.add_argument("--parent-pid", type=int, help=argparse.SUPPRESS)
     parser.add_argument("--count-file", type=int, help=argparse.SUPPRESS)
     given = parser.parse_args(arguments)
@@ -499,14 +499,14 @@ def _options(arguments: list[str]) -> AgentOptions:
     if not given.key or any(character.isspace() for character in given.key):
         parser.error(f"--key {given.key!r}: a board class has no spaces")
     listens_everywhere = given.host in ("0.0.0.0", "::")
-    return AgentOptions(
+    return ServerOptions(
         tracker=(tracker_host.strip("[]"), int(tracker_port)),
         board_class=given.key,
         name=given.name,
-        agent_id=given.agent_id,
+        server_id=given.server_id,
         host=given.host,
         port=given.port,
-        # None: the tracker takes the address that the agent's connection comes from.
+        # None: the tracker takes the address that the server's connection comes from.
         advertise=given.advertise or (None if listens_everywhere else given.host),
         work_folder=given.work_folder,
         parent_pid=given.parent_pid,
@@ -528,7 +528,7 @@ def main(arguments: list[str] | None = None) -> None:
             options.host,
         )
     _prepare_runtime(options)
-    BoardAgent(options).serve_forever()
+    BoardServer(options).serve_forever()
 
 
 if __name__ == "__main__":

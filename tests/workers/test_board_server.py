@@ -11,7 +11,7 @@ import sys
 import psutil
 import pytest
 
-from tunebook.workers.boards import board_agent
+from tunebook.workers.boards import board_server
 
 ENDLESS = "for (volatile int i = 0;; i++)"
 # Calls a kernel in a session without a time limit.
@@ -35,11 +35,11 @@ session.load_module("kernel.so")["main"](1)
     ],
 )
 def test_a_crash_costs_one_session_and_is_named(board, kernel, body, name) -> None:
-    agent = board.registered().pid
-    with pytest.raises(Exception, match=f"{board_agent.SESSION_ENDED}.*{name}"):
+    server = board.registered().pid
+    with pytest.raises(Exception, match=f"{board_server.SESSION_ENDED}.*{name}"):
         board.call(kernel(body), 1)
     assert board.call(kernel("number++"), 41) == 42
-    assert board.registered().pid == agent
+    assert board.registered().pid == server
 
 
 def test_a_kernel_that_leaves_the_process_is_told_by_its_exit_code(board, kernel) -> None:
@@ -119,8 +119,8 @@ def test_a_board_tells_its_name_and_what_may_disturb_it(board) -> None:
 
 
 def test_a_board_listens_on_loopback_only(board) -> None:
-    agent = psutil.Process(board.registered().pid)
-    listening = [c.laddr.ip for c in agent.net_connections() if c.status == psutil.CONN_LISTEN]
+    server = psutil.Process(board.registered().pid)
+    listening = [c.laddr.ip for c in server.net_connections() if c.status == psutil.CONN_LISTEN]
     assert listening == ["127.0.0.1"]
 
 
@@ -145,31 +145,31 @@ def _maps(pid: int) -> list:
 )
 def test_wrong_options_are_refused_in_words(options, words, capsys) -> None:
     with pytest.raises(SystemExit) as stop:
-        board_agent.main(options)
+        board_server.main(options)
     assert stop.value.code == 2
     assert words in capsys.readouterr().err
 
 
-def test_an_agent_whose_parent_is_already_gone_does_not_start() -> None:
-    command = [sys.executable, board_agent.__file__, "--tracker=127.0.0.1:1", "--key=pi"]
+def test_an_server_whose_parent_is_already_gone_does_not_start() -> None:
+    command = [sys.executable, board_server.__file__, "--tracker=127.0.0.1:1", "--key=pi"]
     done = subprocess.run([*command, "--parent-pid=1"], capture_output=True, text=True)
     assert done.returncode != 0
     assert "is gone" in done.stderr
 
 
-def test_an_agent_waits_for_a_tracker_that_is_not_there_yet(tmp_path, eventually) -> None:
+def test_an_server_waits_for_a_tracker_that_is_not_there_yet(tmp_path, eventually) -> None:
     from tunebook.workers.boards.tracker import TrackerAddress, query_tracker, running_tracker
 
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     log = tmp_path / "log"
-    command = [sys.executable, board_agent.__file__, f"--tracker=127.0.0.1:{port}", "--key=pi"]
-    with log.open("w") as output, subprocess.Popen(command, stderr=output) as agent:
+    command = [sys.executable, board_server.__file__, f"--tracker=127.0.0.1:{port}", "--key=pi"]
+    with log.open("w") as output, subprocess.Popen(command, stderr=output) as server:
         try:
-            eventually(lambda: "trying again" in log.read_text(), "the agent misses its tracker")
+            eventually(lambda: "trying again" in log.read_text(), "the server misses its tracker")
             with running_tracker(port=port):
                 address = TrackerAddress("127.0.0.1", port)
                 eventually(lambda: query_tracker(address).boards_of("pi"), "the board is there")
         finally:
-            agent.send_signal(signal.SIGTERM)
-    assert agent.returncode == 0
+            server.send_signal(signal.SIGTERM)
+    assert server.returncode == 0

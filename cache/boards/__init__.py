@@ -1,0 +1,1 @@
+"""Boards: what their agents report, how well they measure, and what became doubtful with them."""

@@ -1,0 +1,1 @@
+"""What processes tell each other at once, over Redis where there is one."""
