@@ -22,7 +22,7 @@ demo: system-demo $(VENV)/demo-model $(VENV)/tunebook
 	$(BIN)/tunebook demo
 
 test: system-test lint $(VENV)/test-models
-	$(BIN)/pytest $(PYTEST_ARGS)
+	$(BIN)/pytest -n 2 --dist loadgroup --no-loadscope-reorder $(PYTEST_ARGS)
 
 lint: $(VENV)/test-tools $(VENV)/tunebook
 	$(BIN)/ruff check .

@@ -13,11 +13,15 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import psutil
 import pytest
 
 PACKAGES = ("cache", "tuner", "workers", "service")
+# The longest first: what runs side by side then ends at about the same time.
+_FOLDERS = ("end_to_end/fleet", "end_to_end", "workers", "tuner", "service", "cache", "packaging")
+_wrong_names: set[str] = set()
 
 
 def modules_without_prefix(root: Path) -> list[str]:
@@ -31,6 +35,18 @@ def modules_without_prefix(root: Path) -> list[str]:
         for name, file in _loaded_files()
         if not name.startswith("tunebook.") and any(file.is_relative_to(home) for home in homes)
     )
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Where several processes run tests, each folder is one's: its tests share costly fixtures."""
+    items.sort(key=lambda item: _FOLDERS.index(_folder(item)))
+    for item in items:
+        item.add_marker(pytest.mark.xdist_group(_folder(item)))
+
+
+def _folder(item: pytest.Item) -> str:
+    place = item.path.relative_to(Path(__file__).parent).as_posix()
+    return next(folder for folder in _FOLDERS if place.startswith(f"{folder}/"))
 
 
 def pytest_collection_finish() -> None:
@@ -88,7 +104,17 @@ def _loaded_files() -> list[tuple[str, Path]]:
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    wrong = modules_without_prefix(session.config.rootpath)
-    if wrong:
-        print("\nloaded without the prefix 'tunebook.':", *wrong, sep="\n  ", file=sys.stderr)
+    _wrong_names.update(modules_without_prefix(session.config.rootpath))
+    told: dict[str, object] | None = getattr(session.config, "workeroutput", None)
+    if told is not None:
+        told["wrong_names"] = sorted(_wrong_names)
+    elif _wrong_names:
+        print("\nloaded without the prefix 'tunebook.':", *sorted(_wrong_names), sep="\n  ")
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    """One of several processes that run tests has ended; its own exit code would count for
+    nothing."""
+    _wrong_names.update(getattr(node, "workeroutput", {}).get("wrong_names", ()))
