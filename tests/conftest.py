@@ -10,13 +10,19 @@ import gc
 import importlib.util
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import psutil
 import pytest
+
+# Tests are imported without a package (--import-mode=importlib); these modules are shared by them.
+sys.path.insert(0, str(Path(__file__).parent / "servers"))
+
+from postgresql_server import PostgresqlServer, postgresql_binaries, running_postgresql
+from redis_server import RedisServer, redis_binary, running_redis
 
 PACKAGES = ("cache", "tuner", "workers", "service")
 # The longest first: what runs side by side then ends at about the same time.
@@ -67,6 +73,37 @@ def onnx_models() -> ModuleType:
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
+
+
+@pytest.fixture(scope="session")
+def postgresql_server() -> Iterator[PostgresqlServer]:
+    """A server that lives as long as the session: tests that end it start one of their own."""
+    if postgresql_binaries() is None:
+        pytest.skip("no PostgreSQL server is installed (no initdb in PATH or /usr/lib/postgresql)")
+    with running_postgresql() as server:
+        yield server
+
+
+@pytest.fixture
+def postgresql_url(postgresql_server: PostgresqlServer) -> Iterator[str]:
+    """A database with our schema and nothing in it."""
+    with postgresql_server.database() as url:
+        yield url
+
+
+@pytest.fixture
+def empty_postgresql_url(postgresql_server: PostgresqlServer) -> str:
+    """A database without any table."""
+    return postgresql_server.empty_database()
+
+
+@pytest.fixture
+def redis_server() -> Iterator[RedisServer]:
+    """A server of this test's own, which it may kill, pause and start again."""
+    if redis_binary() is None:
+        pytest.skip("no Redis is installed (no redis-server or valkey-server in PATH)")
+    with running_redis() as server:
+        yield server
 
 
 @pytest.fixture(scope="session")
