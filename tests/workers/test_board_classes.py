@@ -77,6 +77,14 @@ def test_this_machine_runs_its_own_code() -> None:
     assert one.why_not(host_target()) is None
 
 
+@pytest.mark.parametrize(("name", "disturbs"), [(LAB, True), ("emulated-aarch64", False)])
+def test_boards_at_a_tracker_of_this_machine_share_its_processor_but_for_emulated_ones(
+    name: str, disturbs: bool
+) -> None:
+    (one,) = board_classes([f"{name}@127.0.0.1:9190"], None)
+    assert one.on_this_machine is disturbs
+
+
 @pytest.mark.slow
 def test_boards_come_and_go_at_their_tracker_and_the_log_says_so(
     caplog: pytest.LogCaptureFixture, eventually: Callable[..., None]

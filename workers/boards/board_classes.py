@@ -12,6 +12,7 @@ from contextlib import AbstractContextManager, ExitStack
 
 from tunebook.cache.errors import BoardError, TunebookError, UsageError
 from tunebook.cache.queue.fleet import ServedBoard
+from tunebook.cache.queue.submissions import is_emulated
 from tunebook.cache.targets import Target
 from tunebook.tuner.llvm_targets import runs_here
 from tunebook.tuner.trials.linking import linker_for
@@ -184,13 +185,15 @@ def _emulated() -> BoardClass:
 
 
 def _remote(name: str, tracker: TrackerAddress) -> BoardClass:
+    emulated = is_emulated(name)
+
     def look() -> list[ServedBoard]:
         registered = query_tracker(tracker, _TRACKER_SECONDS).boards_of(name)
         return [
             ServedBoard(
                 name,
                 board.name or f"{board.host}:{board.port}",
-                emulated=False,
+                emulated=emulated,
                 cores=board.cores or 0,
                 state={"serving": board.serving},
             )
@@ -202,5 +205,5 @@ def _remote(name: str, tracker: TrackerAddress) -> BoardClass:
         lambda: remote_board(name, tracker),
         look,
         lambda _: None,
-        on_this_machine=is_this_machine(tracker.host),
+        on_this_machine=not emulated and is_this_machine(tracker.host),
     )

@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 import psutil
 
 from tunebook.cache.errors import BoardError, UsageError
+from tunebook.cache.queue.submissions import is_emulated
 from tunebook.cache.targets import MissingCoresError, Target
 from tunebook.tuner.llvm_targets import resolve_target, runs_here
 from tunebook.tuner.trials.trials import BoardAddress
@@ -61,7 +62,7 @@ def plan_boards(target: Target, boards: str | None, tracker: str | None) -> Boar
         if boards is None:
             raise UsageError("--tracker needs --boards CLASS: the boards to use at that tracker")
         address = parse_tracker(tracker)
-        return BoardPlan(boards, False, lambda: remote_board(boards, address))
+        return BoardPlan(boards, is_emulated(boards), lambda: remote_board(boards, address))
     if boards == EMULATED_CLASS:
         if not target.mtriple.startswith("aarch64"):
             raise BoardError(f"the emulated board is an AArch64 one, and cannot run {target}")
@@ -83,8 +84,10 @@ def plan_boards(target: Target, boards: str | None, tracker: str | None) -> Boar
 def remote_board(board_class: str, tracker: TrackerAddress) -> Iterator[BoardAddress]:
     """The boards of a class at a tracker. Raises BoardError when the tracker does not answer."""
     boards = query_tracker(tracker).boards_of(board_class)
-    here = any(is_this_machine(board.host or tracker.host) for board in boards)
-    yield BoardAddress(tracker.host, tracker.port, board_class, shares_host=here)
+    emulated = is_emulated(board_class)
+    # What an emulated board's timings are worth, nothing that runs beside it takes away.
+    here = not emulated and any(is_this_machine(board.host or tracker.host) for board in boards)
+    yield BoardAddress(tracker.host, tracker.port, board_class, emulated=emulated, shares_host=here)
 
 
 def parse_tracker(text: str) -> TrackerAddress:
