@@ -19,7 +19,7 @@ from tunebook.cache.misses import LookupAnswer, Miss
 from tunebook.cache.records import Model, StoredModel
 from tunebook.cache.remote.lookup_documents import LookupDocument, lookup_answer
 from tunebook.cache.remote.retries import Retries
-from tunebook.cache.remote.server_requests import ServerRequests
+from tunebook.cache.remote.server_requests import ServerRequests, checked_urls
 from tunebook.cache.remote.split_documents import (
     HoldersDocument,
     SplitsDocument,
@@ -60,16 +60,22 @@ class Client:
         transport: httpx.BaseTransport | None = None,
         environment: Mapping[str, str] = os.environ,
     ) -> None:
-        """Without a token the one in TUNEBOOK_TOKEN, or else the one that a coordinator on this
-        machine left for its user; without a pipeline the one in TUNEBOOK_PIPELINE. Raises
-        UsageError for what is no URL of a coordinator."""
-        found = token or environment.get(TOKEN_VARIABLE) or read_local_token(url)
-        self._requests = ServerRequests(url, found, retries or Retries(), transport)
+        """`url` may be several, separated by commas: those of replicas with one database. Without a
+        token the one in TUNEBOOK_TOKEN, or else the one that a coordinator on this machine left for
+        its user; without a pipeline the one in TUNEBOOK_PIPELINE; without retries as
+        TUNEBOOK_PATIENCE says. Raises UsageError for what is no URL of a coordinator."""
+        given = token or environment.get(TOKEN_VARIABLE)
+        self._requests = ServerRequests(
+            checked_urls(url),
+            lambda one: given or read_local_token(one),
+            retries or Retries.of(environment),
+            transport,
+        )
         self._pipeline = pipeline or environment.get(PIPELINE_VARIABLE, "")
 
     @property
     def url(self) -> str:
-        """The coordinator's address."""
+        """The coordinator's address; of several, that of the one which is asked."""
         return self._requests.url
 
     def close(self) -> None:

@@ -68,7 +68,8 @@ Server = Annotated[
         "--server",
         metavar="URL",
         envvar=SERVER_VARIABLE,
-        help="The coordinator to ask. Default: none, but the database.",
+        help="The coordinator to ask; several addresses, separated by commas, are of replicas with "
+        "one database. Default: none, but the database.",
     ),
 ]
 Boards = Annotated[

@@ -19,6 +19,7 @@ from tunebook.cache.errors import (
     ServerError,
     TunebookError,
     UnreachableError,
+    UsageError,
 )
 from tunebook.cache.misses import MissReason, ScheduleMissError
 from tunebook.cache.remote.client import Client
@@ -42,15 +43,20 @@ class Pauses(list[float]):
 
     def retries(self, share: float = 1.0) -> Retries:
         return Retries(
-            attempts=4,
+            patience=1.5,
             sleep=self.append,
             draw=lambda low, high: low + share * (high - low),
             now=lambda: 784111777.0,
+            monotonic=lambda: sum(self),
         )
 
 
 def client_of(server: FaultyServer, pauses: Pauses) -> Client:
     return Client(server.url, "token", retries=pauses.retries())
+
+
+def client_of_both(first: FaultyServer, second: FaultyServer, pauses: Pauses) -> Client:
+    return Client(f"{first.url}, {second.url}/", "token", retries=pauses.retries())
 
 
 @pytest.mark.parametrize("fault", [HANG_UP, BUSY, AWAY, Answer(502, "proxy")], ids=str)
@@ -127,7 +133,7 @@ def test_waits_are_drawn_below_a_limit_that_doubles() -> None:
 
 
 @pytest.mark.parametrize("fault", [HANG_UP, AWAY], ids=str)
-def test_it_gives_up_after_so_many_attempts(fault: Answer | str) -> None:
+def test_it_gives_up_once_its_patience_is_over(fault: Answer | str) -> None:
     pauses = Pauses()
     with (
         faulty_server(fault) as server,
@@ -138,6 +144,104 @@ def test_it_gives_up_after_so_many_attempts(fault: Answer | str) -> None:
     assert (len(server.requests), len(pauses)) == (4, 3)
     assert server.url in str(raised.value)
     assert "\n" not in str(raised.value)
+
+
+@pytest.mark.parametrize(("text", "seconds"), [("", 30.0), (" 7 ", 7.0), ("0", 0.0)])
+def test_the_environment_says_how_patient_it_is(text: str, seconds: float) -> None:
+    assert Retries.of({"TUNEBOOK_PATIENCE": text}).patience == seconds
+
+
+@pytest.mark.parametrize("text", ["long", "-1", "1.5", "10000000", "\N{SUPERSCRIPT TWO}"])
+def test_a_patience_that_is_no_number_of_seconds_is_refused(text: str) -> None:
+    with pytest.raises(UsageError, match="TUNEBOOK_PATIENCE") as raised:
+        Client("http://127.0.0.1:9", "token", environment={"TUNEBOOK_PATIENCE": text})
+    assert "\n" not in str(raised.value)
+
+
+def test_without_patience_nothing_is_made_again() -> None:
+    with (
+        faulty_server(AWAY) as server,
+        Client(server.url, "token", environment={"TUNEBOOK_PATIENCE": "0"}) as client,
+        pytest.raises(UnreachableError),
+    ):
+        client.request("GET", "/jobs")
+    assert len(server.requests) == 1
+
+
+@pytest.mark.parametrize("fault", [HANG_UP, AWAY], ids=str)
+def test_where_one_replica_is_away_the_next_is_asked_at_once_and_from_then_on(
+    fault: Answer | str,
+) -> None:
+    pauses = Pauses()
+    with (
+        faulty_server(fault) as first,
+        faulty_server(FINE) as second,
+        client_of_both(first, second, pauses) as client,
+    ):
+        for _ in range(3):
+            assert client.request("GET", "/jobs") == {"fine": True}
+        assert client.url == second.url
+    assert (len(first.requests), len(second.requests), pauses) == (1, 3, [])
+
+
+def test_where_all_replicas_are_away_it_waits_between_two_rounds_through_them() -> None:
+    pauses = Pauses()
+    with (
+        faulty_server(AWAY, AWAY, FINE) as first,
+        faulty_server(AWAY) as second,
+        client_of_both(first, second, pauses) as client,
+    ):
+        assert client.request("GET", "/jobs") == {"fine": True}
+    assert (len(first.requests), len(second.requests), pauses) == (3, 2, [0.25, 0.5])
+
+
+def test_of_several_replicas_each_is_asked_before_it_gives_up() -> None:
+    with (
+        faulty_server(AWAY) as first,
+        faulty_server(FINE) as second,
+        Client(
+            f"{first.url},{second.url}", "token", environment={"TUNEBOOK_PATIENCE": "0"}
+        ) as client,
+    ):
+        assert client.request("GET", "/jobs") == {"fine": True}
+
+
+def test_what_may_have_been_done_is_not_asked_of_another_replica() -> None:
+    with (
+        faulty_server(HANG_UP) as first,
+        faulty_server(FINE) as second,
+        client_of_both(first, second, Pauses()) as client,
+        pytest.raises(UnreachableError),
+    ):
+        client.request("POST", "/jobs", {})
+    assert (len(first.requests), len(second.requests)) == (1, 0)
+
+
+def test_who_asks_too_often_waits_and_does_not_ask_another_replica() -> None:
+    pauses = Pauses()
+    with (
+        faulty_server(BUSY, FINE) as first,
+        faulty_server(FINE) as second,
+        client_of_both(first, second, pauses) as client,
+    ):
+        client.request("GET", "/jobs")
+    assert (len(first.requests), len(second.requests), pauses) == (2, 0, [0.25])
+
+
+def test_one_address_that_is_none_among_several_is_refused() -> None:
+    with pytest.raises(UsageError, match="'b:8470' is no address of a coordinator"):
+        Client("http://a:8470,b:8470", "token")
+
+
+def test_a_model_is_read_from_the_replica_that_answers() -> None:
+    pauses = Pauses()
+    with (
+        faulty_server(AWAY) as first,
+        faulty_server(Answer(200, "a model")) as second,
+        client_of_both(first, second, pauses) as client,
+    ):
+        assert b"".join(client.read("0" * 64)) == b"a model"
+    assert pauses == []
 
 
 def test_a_coordinator_that_does_not_listen_is_named() -> None:

@@ -13,6 +13,7 @@ from tunebook.cache.access.tokens import Role
 from tunebook.cache.errors import ModelError, NotFoundError, ServerError, TunebookError
 from tunebook.cache.model_files import ModelFiles
 from tunebook.cache.remote.client import Client
+from tunebook.cache.remote.retries import Retries
 from tunebook.cache.store import Store
 from tunebook.workers.fleet.model_fetching import fetch_model
 
@@ -69,5 +70,9 @@ def test_what_was_changed_where_it_lies_is_not_taken(
 
 
 def test_a_coordinator_that_is_gone_is_no_fault_of_the_model(tmp_path: Path) -> None:
-    with Client("http://127.0.0.1:9", "token") as client, pytest.raises(ServerError):
+    impatient = Retries(patience=0)
+    with (
+        Client("http://127.0.0.1:9", "token", retries=impatient) as client,
+        pytest.raises(ServerError),
+    ):
         fetch_model(client, DIGEST, tmp_path / "model.onnx")

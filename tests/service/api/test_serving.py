@@ -295,7 +295,7 @@ def test_clients_trust_the_authority_that_the_environment_names(
 ) -> None:
     served = serve("--tls-cert", str(certificate[0]), "--tls-key", str(certificate[1]))
     token = served.token_file().read_text().strip()
-    once = Retries(attempts=1)
+    once = Retries(patience=0)
     with (
         Client(served.url, token, retries=once) as client,
         pytest.raises(UnreachableError, match="SSL_CERT_FILE"),

@@ -63,7 +63,7 @@ def coordinator(answers: Answers, time: Time, seconds: float = 60.0) -> Coordina
     client = Client(
         "http://coordinator.test",
         "token",
-        retries=Retries(attempts=1),
+        retries=Retries(patience=0),
         transport=httpx.MockTransport(answer),
     )
     return Coordinator(client, time.patience(seconds))
