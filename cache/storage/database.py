@@ -20,12 +20,13 @@ from urllib.parse import quote
 import platformdirs
 from sqlalchemy import Connection, Engine, PoolProxiedConnection, create_engine, event, select
 from sqlalchemy.engine import URL, make_url
-from sqlalchemy.exc import ArgumentError, NoSuchModuleError, SQLAlchemyError
+from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 from sqlalchemy.orm import Session
 
 from tunebook.cache.errors import DatabaseError
 from tunebook.cache.storage.database_faults import explain
 from tunebook.cache.storage.schema import HEAD, check_version, create_schema, is_empty, version_of
+from tunebook.cache.storage.server_engine import lift_statement_limit, server_engine
 
 BUSY_TIMEOUT_MS = 30_000
 _WRITES = "tunebook_writes"
@@ -106,12 +107,7 @@ class Database:
     def _connect(cls, url: URL, *, read_only: bool) -> Database:
         if url.drivername == "sqlite":
             return cls(url, _sqlite_engine(url, read_only=read_only))
-        try:
-            return cls(url, create_engine(url, pool_pre_ping=True))
-        except (ModuleNotFoundError, NoSuchModuleError):
-            raise DatabaseError(
-                "PostgreSQL needs its driver: pip install 'tunebook[postgresql]'"
-            ) from None
+        return cls(url, server_engine(url))
 
     @property
     def url(self) -> str:
@@ -155,6 +151,7 @@ class Database:
         """Runs the migrations that are missing; gives the version before, None for none."""
         try:
             with self.explained(), self._schema_engine.begin() as connection:
+                lift_statement_limit(connection)
                 before = None if is_empty(connection) else version_of(connection, self.name)
                 create_schema(connection)
             return before
