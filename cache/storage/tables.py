@@ -492,13 +492,14 @@ class SlotRow(Base):
 
 
 class RepeatRow(Base):
-    """A further measurement of something that has its record already; never charged in trials."""
+    """A further measurement of something that has its record already; never charged in trials.
+    `round_id` is NULL where no round measured its record: it was taken over."""
 
     __tablename__ = "repeats"
 
     id: Mapped[int] = mapped_column(Integer, primary_key=True)
     record_id: Mapped[int] = mapped_column(ForeignKey("records.id"), index=True)
-    round_id: Mapped[int] = mapped_column(ForeignKey("rounds.id"))
+    round_id: Mapped[int | None] = mapped_column(ForeignKey("rounds.id"))
     seconds: Mapped[float | None] = mapped_column(Float)
     error: Mapped[str | None] = mapped_column(String(32))
     error_text: Mapped[str] = mapped_column(Text, default="")
@@ -537,8 +538,9 @@ class BoardRow(Base):
 
     `report` is empty where no agent speaks for it. Its reference kernel takes `reference_seconds`,
     give or take `reference_spread` (a share of them); both are NULL until it was measured often
-    enough. `good_record` is the newest record there was when it last measured well. A board with a
-    `quarantine` (the reason) measures nothing but its reference.
+    enough. `good_record` is the newest record there was when it last measured well, and what it
+    measured of older ones since then is in `restated_records`. A board with a `quarantine` (the
+    reason) measures nothing but its reference.
     """
 
     __tablename__ = "boards"
@@ -553,6 +555,15 @@ class BoardRow(Base):
     good_record: Mapped[int] = mapped_column(Integer, default=0)
     quarantine: Mapped[str] = mapped_column(Text, default="")
     quarantined_at: Mapped[datetime | None] = mapped_column(Moment)
+
+
+class RestatedRecordRow(Base):
+    """A record whose id does not tell when its figures were measured: an imported one that was
+    measured here since, or one that was measured again. Kept until its board measures well."""
+
+    __tablename__ = "restated_records"
+
+    record_id: Mapped[int] = mapped_column(ForeignKey("records.id"), primary_key=True)
 
 
 class ReferenceRunRow(Base):

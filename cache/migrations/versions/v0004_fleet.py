@@ -16,12 +16,24 @@ down_revision = "0003"
 branch_labels = None
 depends_on = None
 
+# What a roll-back loses, with what counts it.
+LOSSES = (
+    ("defaults of board classes", "SELECT count(*) FROM board_classes"),
+    ("boards' reports, references and quarantines", "SELECT count(*) FROM boards"),
+    ("measurements of reference kernels", "SELECT count(*) FROM reference_runs"),
+    ("marks of suspect records, which count as good from then on",
+     "SELECT count(*) FROM records WHERE suspect"),
+)
+
 
 def upgrade() -> None:
     _rename_peaks()
     _create_classes()
     _create_boards()
     _create_reference_runs()
+    _create_restated_records()
+    with op.batch_alter_table("repeats") as repeats:
+        repeats.alter_column("round_id", existing_type=sa.Integer(), nullable=True)
     op.add_column(
         "records",
         sa.Column("suspect", sa.Boolean(), nullable=False, server_default=sa.false()),
@@ -38,6 +50,11 @@ def upgrade() -> None:
 def downgrade() -> None:
     op.drop_index("ix_records_suspect", "records")
     op.drop_column("records", "suspect")
+    # Who measured something again without a round is not known to the version before.
+    op.execute("DELETE FROM repeats WHERE round_id IS NULL")
+    with op.batch_alter_table("repeats") as repeats:
+        repeats.alter_column("round_id", existing_type=sa.Integer(), nullable=False)
+    op.drop_table("restated_records")
     op.drop_table("reference_runs")
     op.drop_table("boards")
     op.drop_table("board_classes")
@@ -107,6 +124,17 @@ def _create_reference_runs() -> None:
         _primary_key("reference_runs", "id"),
     )
     op.create_index("ix_reference_runs_board", "reference_runs", ["board_class", "board", "id"])
+
+
+def _create_restated_records() -> None:
+    op.create_table(
+        "restated_records",
+        sa.Column("record_id", sa.Integer(), nullable=False),
+        sa.ForeignKeyConstraint(
+            ["record_id"], ["records.id"], name=op.f("fk_restated_records_record_id")
+        ),
+        _primary_key("restated_records", "record_id"),
+    )
 
 
 def _moment(name: str, *, nullable: bool = False) -> sa.Column[Any]:
