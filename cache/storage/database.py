@@ -104,6 +104,11 @@ class Database:
         return database
 
     @classmethod
+    def open_any(cls, text: str | None, *, read_only: bool = False) -> Database:
+        """Opens a database whatever its version, or without any table, to look after it."""
+        return cls._connect(parse_url(text), read_only=read_only)
+
+    @classmethod
     def _connect(cls, url: URL, *, read_only: bool) -> Database:
         if url.drivername == "sqlite":
             return cls(url, _sqlite_engine(url, read_only=read_only))
@@ -147,17 +152,28 @@ class Database:
             if self._listener is not None:
                 self._listener(kind, time.perf_counter() - started)
 
-    def _create_schema(self) -> str | None:
-        """Runs the migrations that are missing; gives the version before, None for none."""
+    def version(self) -> str | None:
+        """The schema that it has, whichever; None for a database without any table."""
+        with self.explained(), self._engine.connect() as connection:
+            return None if is_empty(connection) else version_of(connection, self.name)
+
+    @contextmanager
+    def changing_schema(self) -> Iterator[Connection]:
+        """A connection whose transaction may change tables: all of it happens, or nothing."""
         try:
             with self.explained(), self._schema_engine.begin() as connection:
                 lift_statement_limit(connection)
-                before = None if is_empty(connection) else version_of(connection, self.name)
-                create_schema(connection)
-            return before
+                yield connection
         finally:
             # Its connection does not check foreign keys.
             self._engine.dispose()
+
+    def _create_schema(self) -> str | None:
+        """Runs the migrations that are missing; gives the version before, None for none."""
+        with self.changing_schema() as connection:
+            before = None if is_empty(connection) else version_of(connection, self.name)
+            create_schema(connection)
+        return before
 
     def check_reachable(self) -> None:
         """Raises DatabaseError where it does not answer, or is a file that is gone."""
@@ -190,8 +206,7 @@ def upgrade(text: str | None) -> tuple[str | None, str]:
 
     The first is None for an empty database. Raises DatabaseError for a newer one.
     """
-    url = parse_url(text)
-    database = Database._connect(url, read_only=False)
+    database = Database.open_any(text)
     try:
         return database._create_schema(), HEAD
     finally:

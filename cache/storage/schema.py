@@ -5,6 +5,9 @@ Alembic is only imported where a schema is made or changed: opening a database s
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
 from sqlalchemy import Connection, inspect, text
 
 from tunebook.cache.errors import DatabaseError
@@ -15,6 +18,17 @@ HEAD = "0004"
 OLDER: tuple[str, ...] = ("0001", "0002", "0003")
 
 _VERSION_TABLE = "alembic_version"
+
+if TYPE_CHECKING:
+    from alembic.config import Config
+
+
+@dataclass(frozen=True)
+class Loss:
+    """What a roll-back loses, and how many there are of it now."""
+
+    what: str
+    count: int
 
 
 def is_empty(connection: Connection) -> bool:
@@ -53,9 +67,35 @@ def check_version(connection: Connection, name: str) -> None:
 def create_schema(connection: Connection) -> None:
     """Runs the migrations that are still missing, in the transaction of `connection`."""
     from alembic import command
+
+    command.upgrade(_config(connection), "head")
+
+
+def lower_schema(connection: Connection, revision: str) -> None:
+    """Takes back the migrations after `revision`, in the transaction of `connection`."""
+    from alembic import command
+
+    command.downgrade(_config(connection), revision)
+
+
+def losses(connection: Connection, version: str, revision: str) -> tuple[Loss, ...]:
+    """What going back from `version` to `revision` loses, newest migration first; what there is
+    none of is left out."""
+    from alembic.script import ScriptDirectory
+
+    migrations = ScriptDirectory.from_config(_config(connection))
+    found = [
+        Loss(what, int(connection.execute(text(count)).scalar_one()))
+        for one in migrations.iterate_revisions(version, revision)
+        for what, count in one.module.LOSSES
+    ]
+    return tuple(loss for loss in found if loss.count)
+
+
+def _config(connection: Connection) -> Config:
     from alembic.config import Config
 
     config = Config()
     config.set_main_option("script_location", "tunebook.cache:migrations")
     config.attributes["connection"] = connection
-    command.upgrade(config, "head")
+    return config

@@ -17,6 +17,15 @@ down_revision = "0001"
 branch_labels = None
 depends_on = None
 
+# What a roll-back loses, with what counts it.
+LOSSES = (
+    ("notes of which record another was made from", "SELECT count(*) FROM origins"),
+    (
+        "workloads' likenesses, until their models are split again",
+        "SELECT count(*) FROM workloads WHERE structure <> ''",
+    ),
+)
+
 _WORKLOAD_COLUMNS = {
     "structure": sa.String(length=16),
     "anchor": sa.String(length=16),

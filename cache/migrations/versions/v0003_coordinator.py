@@ -12,10 +12,29 @@ from typing import Any
 import sqlalchemy as sa
 from alembic import op
 
+from tunebook.cache.migrations.submitted_jobs import end_submitted_jobs
+
 revision = "0003"
 down_revision = "0002"
 branch_labels = None
 depends_on = None
+
+# What a roll-back loses, with what counts it.
+LOSSES = (
+    ("submitted jobs that were not split yet", "SELECT count(*) FROM jobs WHERE model_id IS NULL"),
+    (
+        "submitted jobs that are open, which are cancelled",
+        "SELECT count(*) FROM jobs WHERE submitted AND state = 'open' AND model_id IS NOT NULL",
+    ),
+    (
+        "budgets of submitted jobs, whose trials go to their models' own",
+        "SELECT count(*) FROM budgets WHERE digest IS NULL",
+    ),
+    ("jobs' events", "SELECT count(*) FROM job_events"),
+    ("access tokens", "SELECT count(*) FROM tokens"),
+    ("counts of look-ups", "SELECT count(*) FROM lookup_counts"),
+    ("missed keys", "SELECT count(*) FROM missed_keys"),
+)
 
 _OPEN = "state = 'open'"
 _OPEN_COMMANDS = "state = 'open' AND NOT submitted"
@@ -248,6 +267,7 @@ def downgrade() -> None:
         "job_event_heads",
     ):
         op.drop_table(table)
+    end_submitted_jobs(op.get_bind())
     op.drop_column("rounds", "seconds")
     _narrow_jobs()
     _narrow_budgets()

@@ -21,8 +21,10 @@ LOSSES = (
     ("defaults of board classes", "SELECT count(*) FROM board_classes"),
     ("boards' reports, references and quarantines", "SELECT count(*) FROM boards"),
     ("measurements of reference kernels", "SELECT count(*) FROM reference_runs"),
-    ("marks of suspect records, which count as good from then on",
-     "SELECT count(*) FROM records WHERE suspect"),
+    (
+        "marks of suspect records, which count as good from then on",
+        "SELECT count(*) FROM records WHERE suspect",
+    ),
 )
 
 
