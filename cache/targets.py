@@ -70,6 +70,7 @@ ARCHITECTURES: Mapping[str, str] = MappingProxyType(
 )
 # Of these a name says nothing beyond the architecture.
 _ONE_NAME = ("x86_64", "aarch64")
+_NOTHING: Mapping[str, str] = MappingProxyType({})
 # Vendors that say nothing; `none` is Arm's own toolchains' word.
 _VENDORS = ("unknown", "pc", "none")
 
@@ -141,13 +142,19 @@ def _value(name: str, text: str | None) -> list[str] | int | str | None:
     return text
 
 
-def canonical_target(spelling: str | Mapping[str, Any], *, num_cores: int | None = None) -> Target:
+def canonical_target(
+    spelling: str | Mapping[str, Any],
+    *,
+    num_cores: int | None = None,
+    defaults: Mapping[str, str] = _NOTHING,
+) -> Target:
     """Reads a command line, TVM's JSON or dict, or a tag.
 
-    `num_cores` is what a board class supplies where the spelling does not give it. Raises
-    TargetError for a target that is incomplete, contradicts itself, or holds an unknown option.
+    `num_cores` stands in where the spelling does not give it, before that `defaults`: what a board
+    class supplies, by attribute. Raises TargetError for a target that is incomplete, contradicts
+    itself, or holds an unknown option.
     """
-    given = attributes_of(spelling)
+    given = _completed(attributes_of(spelling), defaults)
     kind = given.pop("kind", "")
     if kind != KIND:
         raise TargetError(_unknown_kind(kind))
@@ -171,6 +178,20 @@ def canonical_target(spelling: str | Mapping[str, Any], *, num_cores: int | None
         model=given.get("model"),
         num_cores=_cores(given.get("num-cores"), num_cores),
     )
+
+
+def _completed(given: dict[str, str], defaults: Mapping[str, str]) -> dict[str, str]:
+    """What is given, and the defaults of what is not; a processor only with its architecture."""
+    completed = {**defaults, **given}
+    architectures = {_architecture(one.get("mtriple", "")) for one in (completed, defaults)}
+    if "mcpu" not in given and len(architectures) > 1:
+        completed.pop("mcpu", None)
+    return completed
+
+
+def _architecture(mtriple: str) -> str:
+    name = mtriple.lower().partition("-")[0]
+    return ARCHITECTURES.get(name, name)
 
 
 def _unknown_kind(kind: str) -> str:

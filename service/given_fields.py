@@ -6,6 +6,7 @@ from typing import Annotated
 
 from pydantic import Field, StringConstraints
 
+from tunebook.cache.board_names import CLASS_PATTERN
 from tunebook.cache.work import UNLIMITED_TRIALS
 
 # No database stores NUL, and what is one line is shown in lines.
@@ -25,7 +26,7 @@ Digest = Annotated[
 Name = Annotated[str, StringConstraints(max_length=200, pattern=ONE_LINE)]
 BoardClass = Annotated[
     str,
-    StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$"),
+    StringConstraints(pattern=CLASS_PATTERN),
     Field(
         description="The key under which boards are registered: `local` for the machine of the "
         "coordinator's own worker, `emulated-aarch64`, or the name of a class at the tracker."

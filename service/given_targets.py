@@ -2,32 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from tunebook.cache.errors import TargetError
-from tunebook.cache.targets import MissingCoresError, canonical_target
+from tunebook.cache.targets import canonical_target
 
 HOST = "host"
 
 
-def target_text(spelling: str, *, cores: Callable[[], int | None] = lambda: None) -> str:
-    """The canonical text of a spelling; `cores` is asked for -num-cores where it has none.
+def target_text(spelling: str) -> str:
+    """The canonical text of a spelling.
 
     Only `host` needs TVM here: whether LLVM knows a processor is checked where a model is split.
     Raises TargetError.
     """
-    if spelling == HOST:
-        return _this_machine()
-    try:
-        return str(canonical_target(spelling))
-    except MissingCoresError:
-        supplied = cores()
-        if supplied is None:
-            raise
-        return str(canonical_target(spelling, num_cores=supplied))
+    return this_machine() if spelling == HOST else str(canonical_target(spelling))
 
 
-def _this_machine() -> str:
+def this_machine() -> str:
+    """The canonical text of the target `host`. Raises TargetError where TVM is not installed."""
     try:
         from tunebook.tuner.llvm_targets import resolve_target
     except ModuleNotFoundError:

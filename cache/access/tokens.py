@@ -9,6 +9,7 @@ from enum import Enum
 from sqlalchemy import select
 
 from tunebook.cache.access.hashed_secrets import new_secret, secret_hash
+from tunebook.cache.board_names import check_board_address
 from tunebook.cache.errors import NotFoundError, UsageError
 from tunebook.cache.storage.database import Database
 from tunebook.cache.storage.moments import now
@@ -45,8 +46,8 @@ _RIGHTS = {
 
 @dataclass(frozen=True)
 class Token:
-    """An access token without its secret. `board` names the one board of a token of role board;
-    `prefix` is how the secret begins."""
+    """An access token without its secret. `board` names the one board of a token of role board, as
+    `CLASS/BOARD`; `prefix` is how the secret begins."""
 
     id: int
     name: str
@@ -79,8 +80,8 @@ class Tokens:
 
     def create(self, name: str, role: Role, board: str = "") -> NewToken:
         """Makes a token, and gives its secret this once. Raises UsageError for a name that is
-        empty, too long or not one printable line, and where a board is named for any other role
-        than `board`, or none for that."""
+        empty, too long or not one printable line, where a board is named for any other role than
+        `board`, or none for that, and for a board that is not `CLASS/BOARD`."""
         _check_name(name)
         _check_board(role, board)
         random = new_secret()
@@ -152,6 +153,8 @@ def _check_name(name: str) -> None:
 
 def _check_board(role: Role, board: str) -> None:
     if role is Role.BOARD and not board:
-        raise UsageError("a token of role board is for one board; name it with --board")
+        raise UsageError("a token of role board is for one board; name it: --board CLASS/BOARD")
     if role is not Role.BOARD and board:
         raise UsageError(f"--board is for tokens of role board, and not for {role.value}")
+    if board:
+        check_board_address(board)

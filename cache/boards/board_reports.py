@@ -2,17 +2,32 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 
+from tunebook.cache.targets import KIND, canonical_target
+
+REPORT_SECONDS = 10.0
+# An agent that missed so many reports in a row is silent.
+SILENT_SECONDS = 3 * REPORT_SECONDS
+# Longer than anything that a board truly says; what is longer is refused.
+LONGEST_TEXT = 200
+LONGEST_FAULT = 1_000
+MOST_FEATURES = 1_000
+MOST_ITEMS = 32
 # Under this key, behind a class's own name, boards in quarantine stand at the tracker: there they
 # are measured by their reference alone.
-_QUARANTINE = "quarantined"
+_QUARANTINE = ".quarantined"
 
 
 def quarantine_class(board_class: str) -> str:
     """The key at the tracker of a class's boards that are in quarantine."""
-    return f"{board_class}.{_QUARANTINE}"
+    return board_class + _QUARANTINE
+
+
+def own_class(key: str) -> str:
+    """The class of boards that stand under a key at the tracker, in quarantine or not."""
+    return key.removesuffix(_QUARANTINE)
 
 
 @dataclass(frozen=True)
@@ -43,6 +58,31 @@ class BoardReport:
     restarts: int = 0
     fault: str = ""
 
+    def shortened(self) -> BoardReport:
+        """The report as a coordinator takes it, whatever the board's files and programs say: each
+        text one printable line of limited length, of lists the first items."""
+        return replace(
+            self,
+            cpu_model=_line(self.cpu_model),
+            mtriple=_line(self.mtriple),
+            mcpu=_line(self.mcpu),
+            features=tuple(map(_line, self.features[:MOST_FEATURES])),
+            governor=None if self.governor is None else _line(self.governor),
+            throttled=tuple(map(_line, self.throttled[:MOST_ITEMS])),
+            versions={
+                _line(name): _line(version)
+                for name, version in list(self.versions.items())[:MOST_ITEMS]
+            },
+            tracker=_line(self.tracker),
+            fault=_line(self.fault, LONGEST_FAULT),
+        )
+
+    def defaults(self) -> ClassDefaults | None:
+        """What it says of all boards of its class; None without a triple. Raises TargetError."""
+        if not self.mtriple:
+            return None
+        return ClassDefaults(self.cores, self.mtriple, self.mcpu).canonical()
+
 
 @dataclass(frozen=True)
 class BoardOrders:
@@ -50,23 +90,36 @@ class BoardOrders:
     seconds to wait until the next report."""
 
     quarantine: str = ""
-    report_seconds: float = 10.0
+    report_seconds: float = REPORT_SECONDS
 
 
 @dataclass(frozen=True)
 class ClassDefaults:
-    """What the targets of a board class have unless they say otherwise."""
+    """What the targets of a board class have unless they say otherwise; without `mcpu` nothing is
+    known of the processor but its architecture."""
 
     num_cores: int
     mtriple: str
     mcpu: str = ""
+
+    def attributes(self) -> dict[str, str]:
+        """The same as attributes of a target."""
+        given = {"mtriple": self.mtriple, "num-cores": str(self.num_cores)}
+        return {**given, "mcpu": self.mcpu} if self.mcpu else given
+
+    def canonical(self) -> ClassDefaults:
+        """The same in the spelling of canonical targets. Raises TargetError for what no target can
+        have."""
+        target = canonical_target({"kind": KIND, **self.attributes()})
+        return ClassDefaults(target.num_cores, target.mtriple, target.mcpu or "")
 
 
 @dataclass(frozen=True)
 class BoardState:
     """A board as the coordinator knows it. `report` is None where no agent speaks for it, and
     `reference_seconds` until its reference kernel was measured often enough; `reference_spread` is
-    a share of them. `quarantine` is the reason (empty: it measures well)."""
+    a share of them. `quarantine` is the reason (empty: it measures well). `silent` where its agent
+    has reported, but not lately."""
 
     board_class: str
     name: str
@@ -78,3 +131,11 @@ class BoardState:
     quarantine: str
     quarantined_at: datetime | None
     suspect_records: int = 0
+    silent: bool = False
+
+
+def _line(text: str, longest: int = LONGEST_TEXT) -> str:
+    line = " ".join(text.split())
+    return "".join(one if one.isprintable() else "\N{REPLACEMENT CHARACTER}" for one in line)[
+        :longest
+    ]

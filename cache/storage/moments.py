@@ -4,13 +4,23 @@ from __future__ import annotations
 
 from datetime import datetime, timezone
 
-from sqlalchemy import DateTime, Dialect
+from sqlalchemy import DateTime, Dialect, func, select
+from sqlalchemy.orm import Session
 from sqlalchemy.types import TypeDecorator
 
 
 def now() -> datetime:
     """The wall clock, in UTC."""
     return datetime.now(timezone.utc)
+
+
+def database_now(session: Session) -> datetime:
+    """The database's own clock, in UTC: those who write to a server from several machines need not
+    agree on the time. A file's clock is that of its machine."""
+    if session.get_bind().dialect.name != "postgresql":
+        return now()
+    moment: datetime = session.execute(select(func.clock_timestamp())).scalar_one()
+    return moment.astimezone(timezone.utc)
 
 
 class Moment(TypeDecorator[datetime]):

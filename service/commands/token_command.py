@@ -52,7 +52,10 @@ def create(
         ),
     ] = Role.READ,
     board: Annotated[
-        str, typer.Option("--board", help="The one board of a token of role board.")
+        str,
+        typer.Option(
+            "--board", metavar="CLASS/BOARD", help="The one board of a token of role board."
+        ),
     ] = "",
     db: DatabaseUrl = None,
     as_json: AsJson = False,

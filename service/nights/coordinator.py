@@ -10,15 +10,16 @@ from urllib.parse import urlencode
 
 from pydantic import BaseModel, ValidationError
 
+from tunebook.cache.boards.board_reports import ClassDefaults
 from tunebook.cache.errors import (
     AmbiguousModelError,
     ModelNotSplitError,
     ServerError,
     UnreachableError,
 )
+from tunebook.service.class_targets import KnownClass, told_cores
 from tunebook.service.nights.documents import (
     BoardClassDocument,
-    BoardDocument,
     BudgetDocument,
     ExpectedGain,
     JobDocument,
@@ -140,7 +141,7 @@ class Coordinator:
         except ModelNotSplitError:
             return None
         except AmbiguousModelError:
-            compilers = {one.compiler for one in self._boards(job.wanted.target.board_class)}
+            compilers = self._compilers(job.wanted.target.board_class)
             if compiler is not None or len(compilers) != 1:
                 return None
             return self.standing(job, compilers.pop())
@@ -149,12 +150,25 @@ class Coordinator:
             misses=tuple(str(miss.key) for miss in found.misses),
         )
 
-    # --- what is expected --------------------------------------------------------------------
-    def cores_of(self, board_class: str) -> int | None:
-        """How many cores boards of a class have; None where none is there, or they differ."""
-        cores = {board.cores for board in self._boards(board_class)}
-        return cores.pop() if len(cores) == 1 else None
+    # --- boards ------------------------------------------------------------------------------
+    def known_class(self, name: str) -> KnownClass:
+        """What is known of a board class."""
+        found = self._board_class(name)
+        given = found.defaults
+        defaults = None if given is None else ClassDefaults(**given.model_dump())
+        return KnownClass(name, defaults, told_cores(board.cores for board in found.boards))
 
+    def _compilers(self, board_class: str) -> set[str]:
+        """Those of the workers that have boards of a class."""
+        boards = self._board_class(board_class).boards
+        return {worker.compiler for board in boards for worker in board.workers}
+
+    def _board_class(self, name: str) -> BoardClassDocument:
+        listed = self._list("/boards", BoardClassDocument)
+        found = (one for one in listed if one.board_class == name)
+        return next(found, BoardClassDocument(board_class=name, boards=[]))
+
+    # --- what is expected --------------------------------------------------------------------
     def wants_trials(self, job: NightJob, trials_per_task: int) -> bool:
         """Whether the tasks of a job had fewer trials than these on average, and the search may
         still find something new."""
@@ -172,10 +186,6 @@ class Coordinator:
     def _plan(self, jobs: Sequence[NightJob], **options: Any) -> PlanDocument:
         body = {"jobs": [_planned(job) for job in jobs], **options}
         return self._read("POST", "/plans", PlanDocument, body)
-
-    def _boards(self, board_class: str) -> list[BoardDocument]:
-        found = self._list("/boards", BoardClassDocument)
-        return [board for one in found if one.board_class == board_class for board in one.boards]
 
     # --- requests ----------------------------------------------------------------------------
     def _list(self, path: str, kind: type[Document], **query: Any) -> list[Document]:

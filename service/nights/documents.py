@@ -110,17 +110,32 @@ class PageDocument(_Document):
     next: str | None = None
 
 
-class BoardDocument(_Document):
-    """A board that is there now; `compiler` is its worker's."""
+class BoardWorkerDocument(_Document):
+    """A worker that has a board, with its compiler."""
 
-    cores: int
     compiler: str = ""
 
 
+class BoardDocument(_Document):
+    """A board, and the workers that have it now."""
+
+    cores: int | None
+    workers: list[BoardWorkerDocument] = []
+
+
+class ClassDefaultsDocument(_Document):
+    """What the targets of a class have unless they say otherwise."""
+
+    num_cores: int
+    mtriple: str
+    mcpu: str = ""
+
+
 class BoardClassDocument(_Document):
-    """The boards of a class that are there now."""
+    """The boards of a class, and what completes its targets."""
 
     board_class: str
+    defaults: ClassDefaultsDocument | None = None
     boards: list[BoardDocument]
 
 

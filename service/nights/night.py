@@ -83,7 +83,7 @@ class Night:
         found = self._coordinator.find_budget(self._name)
         if found is not None:
             require_same_budget(self._name, found, self._night.budget)
-        jobs = night_jobs(self._night, self._coordinator.cores_of)
+        jobs = night_jobs(self._night, self._coordinator.known_class)
         before = self._before(jobs, late=found is not None)
         budget = found or self._create_budget()
         settled = {

@@ -54,9 +54,10 @@ class NightModel(_Table):
 
 
 class NightTarget(_Table):
-    """A target as it is spelt in the file, and the class of boards that measures for it."""
+    """A target as it is spelt in the file, and the class of boards that measures for it and
+    supplies what the target leaves out; without a target (None) all of it."""
 
-    target: TargetSpelling
+    target: TargetSpelling | None = None
     name: Name = ""
     board_class: BoardClass = "local"
     priority: Priority = 1.0
@@ -183,7 +184,8 @@ def _named(night: NightFile, path: Path) -> NightFile:
         for one in night.models
     )
     targets = tuple(
-        one.model_copy(update={"name": one.name or one.target}) for one in night.targets
+        one.model_copy(update={"name": one.name or one.target or one.board_class})
+        for one in night.targets
     )
     return night.model_copy(update={"models": models, "targets": targets})
 

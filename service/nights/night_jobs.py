@@ -8,7 +8,8 @@ from dataclasses import dataclass
 
 from tunebook.cache.errors import ModelError
 from tunebook.cache.queue.submissions import is_emulated
-from tunebook.service.given_targets import target_text
+from tunebook.service.class_targets import KnownClass
+from tunebook.service.given_targets import HOST, this_machine
 from tunebook.service.input_shapes import shapes_text
 from tunebook.service.model_digest import file_digest
 from tunebook.service.nights.documents import JobDocument
@@ -73,13 +74,13 @@ class NightJob:
         return f"{model}{shapes} on {self.wanted.target.name}"
 
 
-def night_jobs(night: NightFile, cores: Callable[[str], int | None]) -> tuple[NightJob, ...]:
+def night_jobs(night: NightFile, classes: Callable[[str], KnownClass]) -> tuple[NightJob, ...]:
     """The jobs of a night, in the file's order; a model that cannot be read is a problem of its
-    own jobs only. `cores` says how many cores boards of a class have, where a target does not.
+    own jobs only. `classes` says what is known of a board class, which completes its targets.
 
     Raises TargetError, which is a fault of the file.
     """
-    targets = {one.name: _target_text(one, cores) for one in night.targets}
+    targets = {one.name: _target_text(one, classes) for one in night.targets}
     digests: dict[str, tuple[str, str]] = {}
     for model in night.models:
         try:
@@ -92,5 +93,7 @@ def night_jobs(night: NightFile, cores: Callable[[str], int | None]) -> tuple[Ni
     )
 
 
-def _target_text(target: NightTarget, cores: Callable[[str], int | None]) -> str:
-    return target_text(target.target, cores=lambda: cores(target.board_class))
+def _target_text(target: NightTarget, classes: Callable[[str], KnownClass]) -> str:
+    if target.target == HOST:
+        return this_machine()
+    return classes(target.board_class).complete(target.target)

@@ -57,8 +57,10 @@ class PlanJobSubmission(GivenDocument):
     model: Digest | None = None
     name: Name = Field("", description="What people call the model.")
     shapes: Shapes = Field(default_factory=dict)
-    target: TargetText = Field(
-        description="A target in any spelling but `host`; without a model any name."
+    target: TargetText | None = Field(
+        None,
+        description="A target in any spelling but `host`. The class of its boards supplies what is "
+        "left out, or all; without a model any name.",
     )
     board_class: BoardClass = "local"
     priority: Annotated[float, Field(gt=0, le=1e6, allow_inf_nan=False)] = 1.0

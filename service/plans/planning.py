@@ -7,11 +7,12 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 
+from tunebook.cache.boards.known_boards import Standing, known_boards
 from tunebook.cache.errors import BudgetError
-from tunebook.cache.queue.fleet import ServedBoard
 from tunebook.cache.queue.planning import KnownTasks, MeasuredRate, TasksFrom
 from tunebook.cache.store import Store
-from tunebook.cache.targets import MissingCoresError, canonical_target
+from tunebook.cache.targets import MissingCoresError
+from tunebook.service.class_targets import KnownClass, known_class
 from tunebook.service.plans.plan_documents import (
     ClassDocument,
     DemandDocument,
@@ -34,23 +35,25 @@ _OWN_MACHINE = "local"
 
 @dataclass(frozen=True)
 class _Facts:
-    """What the store knows beside the models: rates, boards by class, and the cores of classes
-    whose boards agree on them."""
+    """What the store knows beside the models: rates, how many boards of a class workers have that
+    may measure, and what completes the targets of classes."""
 
     rates: tuple[MeasuredRate, ...]
     boards: Counter[str]
-    cores: dict[str, int]
+    classes: dict[str, KnownClass]
     tasks_per_model: float | None
 
     @classmethod
-    def read(cls, store: Store | None) -> _Facts:
+    def read(cls, store: Store | None, submission: PlanSubmission) -> _Facts:
+        names = {job.board_class for job in submission.jobs}
         if store is None:
-            return cls((), Counter(), {}, None)
-        boards = [board for worker in store.fleet.workers() for board in worker.boards]
+            return cls((), Counter(), {name: KnownClass(name) for name in names}, None)
+        boards = known_boards(store.boards.boards(), store.fleet.workers())
+        serving = [one for one in boards if one.holders and one.standing != Standing.QUARANTINED]
         return cls(
             store.planning.measured_rates(),
-            Counter(board.board_class for board in boards),
-            _agreed_cores(boards),
+            Counter(board.board_class for board in serving),
+            {name: known_class(store, name) for name in names},
             store.planning.tasks_per_model(),
         )
 
@@ -67,13 +70,6 @@ class _Facts:
             seconds=sum(one.seconds * one.trials for one in same) / trials,
             board_seconds=sum(one.board_seconds * one.trials for one in same) / trials,
         )
-
-
-def _agreed_cores(boards: Sequence[ServedBoard]) -> dict[str, int]:
-    cores: dict[str, set[int]] = {}
-    for board in boards:
-        cores.setdefault(board.board_class, set()).add(board.cores)
-    return {name: numbers.pop() for name, numbers in cores.items() if len(numbers) == 1}
 
 
 class _Assumptions:
@@ -99,7 +95,7 @@ def make_plan(store: Store | None, submission: PlanSubmission, now: datetime) ->
     Raises BudgetError for a deadline that is over, and TargetError for a known model's target that
     cannot be read.
     """
-    facts = _Facts.read(store)
+    facts = _Facts.read(store, submission)
     assumed = _Assumptions()
     jobs = _with_trials(
         [_planned_job(store, facts, submission, job, assumed) for job in submission.jobs],
@@ -139,17 +135,14 @@ def _planned_job(
 
 
 def _canonical(job: PlanJobSubmission, facts: _Facts, assumed: _Assumptions) -> str:
-    if job.model is None:
+    if job.model is None and job.target is not None:
         # A name that stands for any.
         return job.target
-    cores = facts.cores.get(job.board_class)
     try:
-        return str(canonical_target(job.target))
+        return facts.classes[job.board_class].complete(job.target)
     except MissingCoresError:
-        if cores is None:
-            assumed.add("the target has no -num-cores, so that what was tuned for it is not found")
-            return job.target
-    return str(canonical_target(job.target, num_cores=cores))
+        assumed.add("the target has no -num-cores, so that what was tuned for it is not found")
+        return job.target or job.board_class
 
 
 def _rate(

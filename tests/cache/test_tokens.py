@@ -21,7 +21,7 @@ def store(request: pytest.FixtureRequest) -> Iterator[Store]:
 
 @pytest.mark.parametrize("role", Role)
 def test_a_secret_names_its_role_and_has_256_random_bits(store: Store, role: Role) -> None:
-    made = store.tokens.create("one", role, "pi-1" if role is Role.BOARD else "")
+    made = store.tokens.create("one", role, "rpi4/pi-1" if role is Role.BOARD else "")
     assert re.fullmatch(f"tbk_{role.value}_[A-Za-z0-9_-]{{43}}", made.secret)
     assert made.secret.startswith(made.token.prefix)
     assert len(made.secret) - len(made.token.prefix) >= 38
@@ -67,7 +67,7 @@ def test_a_name_is_one_printable_line(store: Store, name: str) -> None:
         store.tokens.create(name, Role.READ)
 
 
-@pytest.mark.parametrize(("role", "board"), [(Role.BOARD, ""), (Role.READ, "pi-1")])
+@pytest.mark.parametrize(("role", "board"), [(Role.BOARD, ""), (Role.READ, "rpi4/pi-1")])
 def test_a_board_is_named_for_its_own_role_only(store: Store, role: Role, board: str) -> None:
     with pytest.raises(UsageError, match="--board"):
         store.tokens.create("one", role, board)

@@ -44,8 +44,11 @@ class JobSubmission(GivenDocument):
         default_factory=dict,
         description="Dimensions of inputs that the model leaves open, by name.",
     )
-    target: TargetText = Field(
-        description="Without `-num-cores` where all boards of the class that are there agree on it."
+    target: TargetText | None = Field(
+        None,
+        description="What it leaves out of cores, triple and processor, the class of its boards "
+        "supplies; all of it where it is left out itself. Without defaults of the class the cores "
+        "are those that all of its boards have.",
     )
     board_class: BoardClass = "local"
     budget: LimitsDocument | None = None

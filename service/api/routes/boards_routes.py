@@ -1,99 +1,67 @@
-"""Boards by their class: those that are there now, and what a class was measured to be able to."""
+"""Boards by their class, what their agents report, and what completes a class's targets."""
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import asdict
+from shlex import quote
+from typing import Annotated
 
-from fastapi import APIRouter
-from pydantic import BaseModel, Field
+from fastapi import APIRouter, Depends
 
-from tunebook.cache.lists.catalogue import ListedPeak
-from tunebook.cache.queue.fleet import ServedBoard, WorkerPresence
-from tunebook.service.api.documents.field_types import Moment
-from tunebook.service.api.guards.dependencies import Reader, StoreOf
+from tunebook.cache.board_names import board_address
+from tunebook.service.api.documents.report_models import (
+    BoardPath,
+    ClassPath,
+    DefaultsSubmission,
+    OrdersDocument,
+    ReportSubmission,
+)
+from tunebook.service.api.guards.dependencies import Reader, Role, StoreOf, Token, require
+from tunebook.service.api.problems.problems import Problem
+from tunebook.service.board_documents import BoardClasses, ClassDefaultsDocument, board_classes
 
 router = APIRouter(tags=["boards"])
 
-
-class BoardDocument(BaseModel):
-    """A board that is there now, and the worker that has it."""
-
-    board: str
-    worker: str
-    host: str = Field(description="Where the worker runs.")
-    emulated: bool
-    cores: int
-    compiler: str = Field(description="The compiler that the worker has, by which it splits.")
-    state: dict[str, Any] = Field(description="What the board said of itself last.")
-    activity: str = Field(description="What the worker does now.")
-
-
-class PeakDocument(BaseModel):
-    """What a class can do at most on a target, as it was measured."""
-
-    target: str
-    flops_per_second: float
-    bytes_per_second: float
-    measured_at: Moment
-
-
-class BoardClassDocument(BaseModel):
-    """A board class: the boards of it that are there, and its peaks."""
-
-    board_class: str
-    boards: list[BoardDocument]
-    peaks: list[PeakDocument]
-
-
-class BoardClasses(BaseModel):
-    """All board classes, by name."""
-
-    items: list[BoardClassDocument]
-    next: None = Field(default=None, description="Always null: they are few.")
+BoardAgent = Annotated[Token, Depends(require(Role.BOARD))]
+Admin = Annotated[Token, Depends(require(Role.ADMIN))]
 
 
 @router.get("/boards", summary="List boards")
-def list_boards(
+def list_boards(store: StoreOf, token: Reader) -> BoardClasses:
+    """Every board that an agent reported, that a worker has, or whose reference was measured, by
+    class, and classes without boards that have defaults or peaks."""
+    return board_classes(store)
+
+
+@router.put("/boards/{board_class}/{name}", summary="Report a board")
+def report_board(
+    board_class: ClassPath,
+    name: BoardPath,
+    report: ReportSubmission,
     store: StoreOf,
-    token: Reader,
-) -> BoardClasses:
-    """The boards of workers that are alive, by class, and the classes that were there before."""
-    served: dict[str, list[BoardDocument]] = {}
-    for worker in store.fleet.workers():
-        for board in worker.boards:
-            served.setdefault(board.board_class, []).append(_board(worker, board))
-    peaks: dict[str, list[PeakDocument]] = {}
-    for peak in store.catalogue.board_peaks():
-        peaks.setdefault(peak.board_class, []).append(_peak(peak))
-    return BoardClasses(
-        items=[
-            BoardClassDocument(
-                board_class=name,
-                boards=sorted(served.get(name, ()), key=lambda one: (one.board, one.worker)),
-                peaks=peaks.get(name, []),
-            )
-            for name in sorted(served.keys() | peaks.keys())
-        ]
-    )
+    token: BoardAgent,
+) -> OrdersDocument:
+    """What a board's agent says of it, in place of what it said before. The token of a board is for
+    that board alone. The first report of a class with a triple sets the class's defaults where
+    there are none."""
+    _require_board(token, board_address(board_class, name))
+    return OrdersDocument(**asdict(store.boards.report(board_class, name, report.report())))
 
 
-def _board(worker: WorkerPresence, board: ServedBoard) -> BoardDocument:
-    return BoardDocument(
-        board=board.board,
-        worker=worker.name,
-        host=worker.host,
-        emulated=board.emulated,
-        cores=board.cores,
-        compiler=worker.compiler,
-        state=board.state,
-        activity=worker.activity,
-    )
+@router.put("/board-classes/{name}", summary="Set a class's defaults")
+def set_class_defaults(
+    name: ClassPath, defaults: DefaultsSubmission, store: StoreOf, token: Admin
+) -> ClassDefaultsDocument:
+    """What completes targets that leave out cores, triple or processor and name this class. Jobs
+    that were submitted stay as they are."""
+    return ClassDefaultsDocument(**asdict(store.boards.set_defaults(name, defaults.defaults())))
 
 
-def _peak(peak: ListedPeak) -> PeakDocument:
-    return PeakDocument(
-        target=peak.target,
-        flops_per_second=peak.flops_per_second,
-        bytes_per_second=peak.bytes_per_second,
-        measured_at=peak.measured_at,
-    )
+def _require_board(token: Token, address: str) -> None:
+    """Raises Problem for the token of another board."""
+    if token.role is Role.BOARD and token.board != address:
+        raise Problem(
+            "forbidden",
+            f"the token {token.name!r} is for the board {token.board}, and not for {address}; "
+            f"`tunebook token create NAME --role board --board {quote(address)}` makes one that is",
+        )

@@ -23,6 +23,7 @@ from tunebook.service.api.documents.job_targets import job_target
 from tunebook.service.api.documents.pagination import DEFAULT_LIMIT, Cursor, Cursors, Limit, Page
 from tunebook.service.api.guards.dependencies import Reader, StoreOf, Submitter, get_model_files
 from tunebook.service.api.problems.problems import Problem
+from tunebook.service.class_targets import known_class
 from tunebook.service.given_fields import BoardClass, Digest, Name, TargetText
 from tunebook.service.input_shapes import shapes_text
 from tunebook.tuner.splitting.choices import Choices
@@ -135,15 +136,9 @@ def _job_request(store: Store, files: ModelFiles, submission: JobSubmission) -> 
     return JobRequest(
         digest=submission.model,
         shapes=shapes_text(submission.shapes),
-        target=_target(store, submission),
+        target=job_target(submission.target, known_class(store, submission.board_class)),
         board_class=submission.board_class,
         choices="" if submission.layout is None else str(Choices(submission.layout)),
         name=submission.name,
         priority=submission.priority,
     )
-
-
-def _target(store: Store, submission: JobSubmission) -> str:
-    boards = [board for worker in store.fleet.workers() for board in worker.boards]
-    cores = [board.cores for board in boards if board.board_class == submission.board_class]
-    return job_target(submission.target, submission.board_class, cores)

@@ -79,4 +79,4 @@ def problem_of() -> Callable[[Any], str]:
 
 
 def _board(role: Role) -> str:
-    return "pi-1" if role is Role.BOARD else ""
+    return "rpi4/pi-1" if role is Role.BOARD else ""

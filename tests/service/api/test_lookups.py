@@ -256,7 +256,7 @@ def test_who_may_not_read_is_not_answered_from_memory_either(
     assert reader.post(LOOKUPS, json=question(workload(56))).status_code == 200
     headers = {"Authorization": ""}
     if role is not None:
-        secret = store.tokens.create("board", role, board="pi-1").secret
+        secret = store.tokens.create("board", role, board="rpi4/pi-1").secret
         headers = {"Authorization": f"Bearer {secret}"}
     answer = reader.post(LOOKUPS, json=question(workload(56)), headers=headers)
     assert answer.status_code == (401 if role is None else 403)

@@ -173,7 +173,7 @@ class TestSchedulesAndTargets:
         here, before = client.get("/api/v1/boards").json()["items"]
         assert (here["board_class"], here["peaks"]) == (BOARD, [])
         assert [board["board"] for board in here["boards"]] == ["board-0", "board-1"]
-        assert here["boards"][0]["worker"] == "worker-1"
+        assert here["boards"][0]["workers"][0]["worker"] == "worker-1"
         assert (before["board_class"], before["boards"]) == ("rpi5", [])
         (peak,) = before["peaks"]
         assert (peak["target"], peak["flops_per_second"]) == (A76, 1e11)

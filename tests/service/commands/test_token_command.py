@@ -49,14 +49,14 @@ def test_the_list_shows_every_token_and_no_secret(
 ) -> None:
     run(["token", "create", "ci", "--json"])
     made = said(capfd)
-    run(["token", "create", "desk", "--role", "board", "--board", "pi-1"])
+    run(["token", "create", "desk", "--role", "board", "--board", "rpi4/pi-1"])
     capfd.readouterr()
     assert run(["token", "revoke", str(made["id"])]) == ExitCode.OK
     capfd.readouterr()
     assert run(["token", "list", "--json"]) == ExitCode.OK
     first, second = said(capfd)["tokens"]
     assert (first["name"], first["secret"], first["revoked_at"] is None) == ("ci", None, False)
-    assert (second["role"], second["board"], second["revoked_at"]) == ("board", "pi-1", None)
+    assert (second["role"], second["board"], second["revoked_at"]) == ("board", "rpi4/pi-1", None)
     assert run(["token", "list"]) == ExitCode.OK
     shown = capfd.readouterr().out
     assert made["prefix"] in shown
@@ -81,7 +81,7 @@ def test_a_revoked_token_is_good_for_nothing(
         (["create", ""], ExitCode.USAGE),
         (["create", "x", "--role", "king"], ExitCode.USAGE),
         (["create", "x", "--role", "board"], ExitCode.USAGE),
-        (["create", "x", "--board", "pi-1"], ExitCode.USAGE),
+        (["create", "x", "--board", "rpi4/pi-1"], ExitCode.USAGE),
         (["revoke", "17"], ExitCode.FAILURE),
         (["revoke", "x"], ExitCode.USAGE),
     ],

@@ -44,7 +44,7 @@ def test_every_role_that_may_read_may_sign_in(client: TestClient, store: Store, 
 
 
 def test_a_token_of_one_board_may_not_sign_in(client: TestClient, store: Store) -> None:
-    refused = sign_in(client, store.tokens.create("lab", Role.BOARD, "pi-1").secret)
+    refused = sign_in(client, store.tokens.create("lab", Role.BOARD, "rpi4/pi-1").secret)
     assert refused.status_code == 403
     assert "A token of role board may not read these pages." in refused.text
 

@@ -53,11 +53,6 @@ def test_only_an_installation_with_tvm_knows_this_machine(monkeypatch: pytest.Mo
         target_text("host")
 
 
-def test_cores_that_are_given_are_not_asked_for() -> None:
-    text = target_text("llvm -mtriple=aarch64-linux-gnu -num-cores=2", cores=lambda: 4)
-    assert text == "llvm -mtriple=aarch64-linux-gnu -num-cores=2"
-
-
 BEFORE = Standings(
     night="tonight", jobs={"a": Standing(hits={"k": 1e-3}, misses=("m",)), "b": None}
 )
