@@ -105,6 +105,13 @@ class ModelFiles:
         except FileNotFoundError:
             raise _missing(digest) from None
 
+    def digests(self) -> Iterator[str]:
+        """The digests of all models that are there."""
+        for path in self._files.find(self._root):
+            folder, _, name = str(path).rpartition("/")
+            if _DIGEST.fullmatch(name) and folder.endswith(f"/{name[:2]}"):
+                yield name
+
     def read(self, digest: str) -> Iterator[bytes]:
         """The model in pieces. Raises NotFoundError before the first."""
         try:

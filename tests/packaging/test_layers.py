@@ -16,6 +16,7 @@ LAYERS = ("service", "workers", "tuner", "cache")
 # The same of the folders inside a package; words and what holds all together stand beside them.
 FOLDERS = {
     "cache": (
+        "upkeep",
         "remote",
         "statistics",
         "boards",

@@ -7,9 +7,9 @@ from contextlib import closing
 from dataclasses import dataclass
 
 from tunebook.cache.errors import DatabaseError, UsageError
-from tunebook.cache.queue.at_work import require_nobody_at_work, workers_at_work
 from tunebook.cache.storage.database import Database
 from tunebook.cache.storage.schema import OLDER, Loss, losses, lower_schema
+from tunebook.cache.upkeep.at_work import require_nobody_at_work, workers_at_work
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,1 @@
+"""Looking after the database: backups, and going back to an older schema."""
