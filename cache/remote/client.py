@@ -28,9 +28,8 @@ from tunebook.cache.remote.split_documents import (
     model_of,
     workload_key,
 )
-from tunebook.cache.remote.token_file import read_local_token
+from tunebook.cache.remote.token_file import given_token, read_local_token
 
-TOKEN_VARIABLE = "TUNEBOOK_TOKEN"
 PIPELINE_VARIABLE = "TUNEBOOK_PIPELINE"
 # A coordinator takes 2,000 unless it was told otherwise.
 _KEYS_A_REQUEST = 1_000
@@ -61,10 +60,11 @@ class Client:
         environment: Mapping[str, str] = os.environ,
     ) -> None:
         """`url` may be several, separated by commas: those of replicas with one database. Without a
-        token the one in TUNEBOOK_TOKEN, or else the one that a coordinator on this machine left for
-        its user; without a pipeline the one in TUNEBOOK_PIPELINE; without retries as
-        TUNEBOOK_PATIENCE says. Raises UsageError for what is no URL of a coordinator."""
-        given = token or environment.get(TOKEN_VARIABLE)
+        token the one in TUNEBOOK_TOKEN or in the file that TUNEBOOK_TOKEN_FILE names, else the one
+        that a coordinator on this machine left for its user; without a pipeline the one in
+        TUNEBOOK_PIPELINE; without retries as TUNEBOOK_PATIENCE says. Raises UsageError for what is
+        no URL of a coordinator, and for a file that cannot be read."""
+        given = token or given_token(environment)
         self._requests = ServerRequests(
             checked_urls(url),
             lambda one: given or read_local_token(one),

@@ -1,7 +1,8 @@
-"""The token that a coordinator leaves for the command line of the user who runs it.
+"""Tokens in files: one that somebody names, and the one that a coordinator leaves for the command
+line of the user who runs it.
 
-One file for each port of this machine, which nobody else may read. It is for addresses of this
-machine only: to any other the token is never sent.
+The latter is one file for each port of this machine, which nobody else may read. It is for
+addresses of this machine only: to any other the token is never sent.
 """
 
 from __future__ import annotations
@@ -9,12 +10,35 @@ from __future__ import annotations
 import ipaddress
 import os
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 from urllib.parse import urlsplit
 
 import platformdirs
 
+from tunebook.cache.errors import UsageError
+
+TOKEN_VARIABLE = "TUNEBOOK_TOKEN"
+# As service managers and containers hand secrets on.
+TOKEN_FILE_VARIABLE = "TUNEBOOK_TOKEN_FILE"
 _PORTS = {"http": 80, "https": 443}
+
+
+def given_token(environment: Mapping[str, str]) -> str | None:
+    """The token in TUNEBOOK_TOKEN, or in the file that TUNEBOOK_TOKEN_FILE names. Raises UsageError
+    for a file that cannot be read."""
+    if token := environment.get(TOKEN_VARIABLE):
+        return token
+    path = environment.get(TOKEN_FILE_VARIABLE)
+    if not path:
+        return None
+    try:
+        return Path(path).read_text(encoding="ascii").strip() or None
+    except (OSError, ValueError) as error:
+        said = getattr(error, "strerror", None) or "it is no text"
+        raise UsageError(
+            f"the file {path} of {TOKEN_FILE_VARIABLE} cannot be read: {said}"
+        ) from None
 
 
 def token_path(port: int) -> Path:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tunebook.cache.errors import ExitCode
+from tunebook.cache.remote.token_file import TOKEN_FILE_VARIABLE, TOKEN_VARIABLE
 from tunebook.service.commands.options import BoardTimeout, DatabaseUrl, Tracker, open_store
 from tunebook.service.durations import parse_duration
 from tunebook.service.mending import DATABASE_VARIABLE
@@ -21,7 +22,6 @@ from tunebook.service.mending import DATABASE_VARIABLE
 if TYPE_CHECKING:
     from tunebook.workers.fleet.model_fetching import ModelSource
 
-_TOKEN_VARIABLE = "TUNEBOOK_TOKEN"
 _GIBIBYTE = 2**30
 _MOST_MEMORY = 8 * _GIBIBYTE
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
@@ -34,7 +34,7 @@ def worker(
             "--models",
             metavar="FOLDER|URL",
             help="Where the coordinator keeps models: the same folder or object storage, or its "
-            f"own address (a token of role worker in {_TOKEN_VARIABLE}). Default: in your data "
+            f"own address (a token of role worker in {TOKEN_VARIABLE}). Default: in your data "
             "folder.",
         ),
     ] = None,
@@ -122,7 +122,7 @@ def _model_source(models: str | None) -> ModelSource:
 
 def _forget_secrets() -> None:
     """The processes that open models and build what was found in traces have no use for them."""
-    for variable in (DATABASE_VARIABLE, _TOKEN_VARIABLE):
+    for variable in (DATABASE_VARIABLE, TOKEN_VARIABLE, TOKEN_FILE_VARIABLE):
         os.environ.pop(variable, None)
 
 

@@ -8,7 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from tunebook.cache.remote.token_file import read_local_token, token_path, write_local_token
+from tunebook.cache.errors import UsageError
+from tunebook.cache.remote.token_file import (
+    given_token,
+    read_local_token,
+    token_path,
+    write_local_token,
+)
 
 
 @pytest.fixture(autouse=True)
@@ -66,3 +72,17 @@ def test_writing_replaces_the_one_before_and_leaves_nothing_else() -> None:
     assert read_local_token("http://localhost:8470") == "second"
     assert path == token_path(8470)
     assert list(path.parent.iterdir()) == [path]
+
+
+def test_a_token_is_read_from_the_file_that_is_named(tmp_path: Path) -> None:
+    file = tmp_path / "secret"
+    file.write_text("tbk_1\n")
+    named = {"TUNEBOOK_TOKEN_FILE": str(file)}
+    assert given_token(named) == "tbk_1"
+    assert given_token({**named, "TUNEBOOK_TOKEN": "tbk_2"}) == "tbk_2"
+    assert given_token({}) is None
+
+
+def test_a_file_that_is_named_and_not_there_is_told(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"absent of TUNEBOOK_TOKEN_FILE cannot be read: No such"):
+        given_token({"TUNEBOOK_TOKEN_FILE": str(tmp_path / "absent")})
