@@ -74,13 +74,15 @@ class Measurement:
 
 @dataclass(frozen=True)
 class Record:
-    """One measured trial as the database holds it."""
+    """One measured trial as the database holds it. `suspect`: its board had drifted by then, and no
+    other has measured it again."""
 
     id: int
     key: ScheduleKey
     candidate: Candidate
     measurement: Measurement
     verified: bool
+    suspect: bool = False
 
 
 @dataclass(frozen=True)

@@ -33,11 +33,12 @@ class TaskState:
 
     Times, trials and failures are those of the job's kind of board: real or emulated.
     `best_seconds` is the best successful record, verified or not; `served_seconds` the best
-    verified one, which a look-up would hit. `trials` counts the records of this workload and
-    target, failures included. `history` is the best after each finished round, oldest first
-    (infinite where every trial until then had failed), `history_trials` how many trials had been
-    made in rounds by then, where that is known. `exhausted`: the search found fewer than half of
-    the new candidates that a round asked for, so that no more rounds are proposed. What a trial
+    verified one, which a look-up would hit. `suspects` of the records are suspect: their times are
+    the best only where there is no other (`best_is_suspect`). `trials` counts the records of this
+    workload and target, failures included. `history` is the best after each finished round, oldest
+    first (infinite where every trial until then had failed), `history_trials` how many trials had
+    been made in rounds by then, where that is known. `exhausted`: the search found fewer than half
+    of the new candidates that a round asked for, so that no more rounds are proposed. What a trial
     took is the mean over the finished rounds; None before the first.
     """
 
@@ -55,6 +56,8 @@ class TaskState:
     seconds_per_trial: float | None = None
     board_seconds_per_trial: float | None = None
     history_trials: tuple[int, ...] = ()
+    suspects: int = 0
+    best_is_suspect: bool = False
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from tunebook.cache.boards import class_defaults, reports
+import logging
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from tunebook.cache.boards import class_defaults, references, reports, suspects
 from tunebook.cache.boards.board_reports import (
     BoardOrders,
     BoardReport,
@@ -11,7 +15,10 @@ from tunebook.cache.boards.board_reports import (
     own_class,
 )
 from tunebook.cache.errors import UsageError
+from tunebook.cache.records import Measurement, Record
 from tunebook.cache.storage.database import Database
+
+_log = logging.getLogger(__name__)
 
 
 class Boards:
@@ -69,3 +76,70 @@ class Boards:
         with self._database.writing() as session:
             class_defaults.change_defaults(session, board_class, checked)
         return checked
+
+    # --- references --------------------------------------------------------------------------
+    def reference_due(self, board_class: str, name: str, every_seconds: float) -> bool:
+        """Whether a board's reference kernel is to be measured now: its last measurement is older
+        than `every_seconds` by the database's clock, or speaks against where the board stands. A
+        board that is not known well enough to be judged is due more often."""
+        with self._database.reading() as session:
+            return references.reference_due(session, board_class, name, every_seconds)
+
+    def note_reference(
+        self, board_class: str, name: str, run_seconds: Sequence[float], state: Mapping[str, Any]
+    ) -> str:
+        """Keeps a measurement of a board's reference kernel, of which the median counts, with what
+        the board said of itself then; gives why the board is in quarantine now (empty: it is not).
+
+        With the second measurement in a row that lies beyond its own spread the board goes into
+        quarantine, and all that it measured since it last measured well is suspect; with the second
+        in a row that lies within, it comes back.
+        """
+        with self._database.writing() as session:
+            noted = references.note_reference(session, board_class, name, run_seconds, state)
+        told = {"board_class": board_class, "board": name}
+        if noted.changed and noted.quarantine:
+            more = {"reason": noted.quarantine, "suspects": noted.suspects}
+            _log.warning("a board is in quarantine", extra={**told, **more})
+        elif noted.changed:
+            _log.info("a board measures well again", extra=told)
+        return noted.quarantine
+
+    def begin_baseline(self, board_class: str, name: str) -> bool:
+        """Forgets what a board's reference kernel took, and ends its quarantine: it is another
+        board from now on, with a new cooler for example. What is suspect stays so until it is
+        measured again. False for a board that nobody knows."""
+        with self._database.writing() as session:
+            return references.begin_baseline(session, board_class, name)
+
+    def quarantine(self, board_class: str, name: str) -> str:
+        """Why a board is in quarantine; empty where it is not."""
+        with self._database.reading() as session:
+            return references.quarantine(session, board_class, name)
+
+    def quarantined(self, board_class: str) -> frozenset[str]:
+        """The names of a class's boards that are in quarantine."""
+        with self._database.reading() as session:
+            return references.quarantined(session, board_class)
+
+    # --- suspect records ---------------------------------------------------------------------
+    def suspect_targets(self, board_class: str, compiler: str) -> tuple[str, ...]:
+        """The targets for which records of a class's boards by a compiler are suspect."""
+        with self._database.reading() as session:
+            return suspects.suspect_targets(session, board_class, compiler)
+
+    def suspects(
+        self, board_class: str, target: str, compiler: str, limit: int
+    ) -> tuple[Record, ...]:
+        """Suspect records of a class's boards for a target: those that are served first, then the
+        fastest."""
+        with self._database.reading() as session:
+            return suspects.suspects(session, board_class, target, compiler, limit)
+
+    def remeasured(self, record_id: int, measurement: Measurement) -> bool:
+        """Keeps a further measurement of a record as a repeat, charging its board seconds and no
+        trial. Of a suspect record, by a board that is not in quarantine, it becomes the record's
+        figures: it is not suspect any more, and what is served is chosen anew. Gives whether; a
+        lost board says nothing. Raises DatabaseError where there is no such record."""
+        with self._database.writing() as session:
+            return suspects.remeasured(session, record_id, measurement)

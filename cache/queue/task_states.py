@@ -7,7 +7,7 @@ from collections import defaultdict
 from itertools import accumulate
 from typing import Any
 
-from sqlalchemy import func, select
+from sqlalchemy import case, func, select
 from sqlalchemy.orm import Session, defer
 
 from tunebook.cache.records import ErrorClass, Source
@@ -22,6 +22,7 @@ from tunebook.cache.storage.tables import (
     TaskRow,
     WorkloadRow,
 )
+from tunebook.cache.stored.stored_records import is_not_suspect
 from tunebook.cache.work import TaskState
 
 
@@ -53,6 +54,8 @@ def task_states(session: Session, job_id: int) -> list[TaskState]:
             seconds_per_trial=measured.seconds_per_trial(task.workload_id),
             board_seconds_per_trial=measured.board_seconds_per_trial(task.workload_id),
             history_trials=tuple(accumulate(measured.round_trials.get(task.workload_id, ()))),
+            suspects=measured.suspects.get(task.workload_id, 0),
+            best_is_suspect=task.workload_id in measured.suspect_best,
         )
         for task, workload, target in tasks
     ]
@@ -63,6 +66,8 @@ class _Measured:
 
     def __init__(self) -> None:
         self.best: dict[int, float] = {}
+        self.suspects: dict[int, int] = defaultdict(int)
+        self.suspect_best: set[int] = set()
         self.served: dict[int, float] = {}
         self.trials: dict[int, int] = defaultdict(int)
         self.history: dict[int, list[float]] = defaultdict(list)
@@ -92,11 +97,14 @@ class _Measured:
                 & (row.emulated == emulated)
             )
 
-        for workload, error, trials, best, board_seconds in session.execute(
+        good = is_not_suspect()
+        for workload, error, trials, good_trials, best, doubtful, board_seconds in session.execute(
             select(
                 RecordRow.workload_id,
                 RecordRow.error,
                 func.count(),
+                func.count(case((good, 1))),
+                func.min(case((good, RecordRow.seconds))),
                 func.min(RecordRow.seconds),
                 func.sum(RecordRow.board_seconds),
             )
@@ -105,8 +113,11 @@ class _Measured:
         ):
             measured.trials[workload] += trials
             measured._board_seconds[workload] += board_seconds
-            if error is None and best is not None:
-                measured.best[workload] = best
+            measured.suspects[workload] += trials - good_trials
+            if error is None and doubtful is not None:
+                measured.best[workload] = doubtful if best is None else best
+                if best is None:
+                    measured.suspect_best.add(workload)
             elif error is not None:
                 measured.failures[workload][ErrorClass(error)] = trials
         for workload, served in session.execute(

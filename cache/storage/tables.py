@@ -91,9 +91,9 @@ class RecordRow(Base):
     """One measured trial. A scheduled module is measured once for a workload and target on real
     boards and once on emulated ones, whose figures are of another unit.
 
-    `seconds` is the median of `run_seconds`, NULL for a failure. It is `suspect` while its board had
-    drifted by then and no other has measured it again. The two large columns come last:
-    SQLite then reads the others without them.
+    `seconds` is the median of `run_seconds`, NULL for a failure. It is `suspect` where its board
+    had drifted by then and none has measured it again. The two large columns come last: SQLite then
+    reads the others without them (but `suspect`, which was added later, with them).
     """
 
     __tablename__ = "records"

@@ -10,6 +10,7 @@ from tunebook.cache.keys import ScheduleKey
 from tunebook.cache.records import Source
 from tunebook.cache.storage.identities import ensure_target, find_workload, insert_missing
 from tunebook.cache.storage.tables import OriginRow, RecordRow
+from tunebook.cache.stored.board_standings import standing_of
 
 
 def adopt_record(session: Session, record_id: int, key: ScheduleKey, origin: str) -> int:
@@ -18,6 +19,9 @@ def adopt_record(session: Session, record_id: int, key: ScheduleKey, origin: str
     workload_id = find_workload(session, key.workload)
     if record is None or record.workload_id != workload_id:
         raise DatabaseError(f"there is no record {record_id} of {key.op} {key.workload_hash}")
+    # Where its board is judged just now, the record becomes suspect before it is copied or after.
+    standing_of(session, record.board_class, record.board)
+    session.refresh(record)
     identity = {
         "workload_id": workload_id,
         "target_id": ensure_target(session, key.target),

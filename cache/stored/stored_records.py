@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from sqlalchemy import delete, select, update
-from sqlalchemy.orm import Session, defer
+from sqlalchemy import ColumnElement, and_, delete, or_, select, update
+from sqlalchemy.orm import Session, aliased, defer
 
 from tunebook.cache.errors import DatabaseError
 from tunebook.cache.keys import ScheduleKey
@@ -14,9 +14,12 @@ from tunebook.cache.records import Candidate, ErrorClass, Measurement, Record, S
 from tunebook.cache.storage.identities import find_ids, find_target, insert_missing, key_of
 from tunebook.cache.storage.revisions import SCHEDULES, bump
 from tunebook.cache.storage.tables import OriginRow, RecordRow, ScheduleRow, TargetRow, WorkloadRow
+from tunebook.cache.stored.board_standings import note_if_restated, standing_of
 from tunebook.cache.stored.imported_records import forget_unreplayed
 from tunebook.cache.untrusted.trusted_traces import is_trusted
 
+_SUSPECT_ROW = aliased(RecordRow)
+_SUSPECT = select(_SUSPECT_ROW.id).where(_SUSPECT_ROW.suspect)
 # Long compiler output helps nobody twice; what is kept still shows the cause.
 ERROR_TEXT_LIMIT = 4000
 
@@ -30,7 +33,10 @@ def insert_record(
 ) -> tuple[int, bool]:
     """Stores a record unless its module has one on this kind of board; gives its id, and whether
     it is new. One that was imported was not measured here yet: it becomes this one, and what was
-    imported of the same trace without replaying it goes."""
+    imported of the same trace without replaying it goes. What a board in quarantine measured is
+    suspect."""
+    # Before all else: see there.
+    standing = standing_of(session, measurement.board_class, measurement.board)
     identity = {
         "workload_id": workload_id,
         "target_id": target_id,
@@ -43,6 +49,7 @@ def insert_record(
         "trace": candidate.trace,
         "source": candidate.source.value,
         "board_class": measurement.board_class,
+        "suspect": standing.in_quarantine,
         "feature_columns": measurement.feature_columns,
         "features": measurement.features,
     }
@@ -51,6 +58,8 @@ def insert_record(
         forget_unreplayed(session, workload_id, target_id, candidate.trace)
     is_new = insert_missing(session, RecordRow, values) or _measured_here(session, values, identity)
     record_id = session.execute(select(RecordRow.id).filter_by(**identity)).scalar_one()
+    if is_new:
+        note_if_restated(session, record_id, standing)
     if is_new and candidate.origin:
         insert_missing(
             session, OriginRow, {"record_id": record_id, "text": _storable(candidate.origin)}
@@ -106,36 +115,47 @@ def training_records(
         RecordRow.target_id == find_target(session, target),
         WorkloadRow.compiler == compiler,
         RecordRow.features.is_not(None),
+        is_not_suspect(),
     )
     if emulated is not None:
         statement = statement.where(RecordRow.emulated == emulated)
     return _read(session, statement.order_by(RecordRow.id.desc()).limit(limit))
 
 
+def is_not_suspect() -> ColumnElement[bool]:
+    """Of records whose times can be believed. Suspect ones are few and have an index of their own:
+    the column itself stands behind the large ones, which SQLite would read for it."""
+    return RecordRow.id.not_in(_SUSPECT)
+
+
 def unverified_best(session: Session, key: ScheduleKey, emulated: bool | None) -> list[Record]:
     ids = find_ids(session, key)
     if ids is None:
         return []
-    served = (
-        select(ScheduleRow.seconds)
-        .where(
-            ScheduleRow.workload_id == RecordRow.workload_id,
-            ScheduleRow.target_id == RecordRow.target_id,
-            ScheduleRow.emulated == RecordRow.emulated,
-        )
-        .scalar_subquery()
+    place = (
+        ScheduleRow.workload_id == RecordRow.workload_id,
+        ScheduleRow.target_id == RecordRow.target_id,
+        ScheduleRow.emulated == RecordRow.emulated,
     )
+    served = select(ScheduleRow.seconds).where(*place).scalar_subquery()
+    is_suspect = RecordRow.id.in_(_SUSPECT)
+    serves_suspect = select(1).where(*place, ScheduleRow.record_id.in_(_SUSPECT)).exists()
     statement = _records().where(
         RecordRow.workload_id == ids[0],
         RecordRow.target_id == ids[1],
         RecordRow.verified.is_(False),
         RecordRow.seconds.is_not(None),
         RecordRow.source != Source.IMPORT.value,
-        served.is_(None) | (RecordRow.seconds < served),
+        # A suspect time says neither that a record is faster nor that another is slower.
+        or_(
+            served.is_(None),
+            and_(RecordRow.seconds < served, ~is_suspect | serves_suspect),
+            and_(~is_suspect, serves_suspect),
+        ),
     )
     if emulated is not None:
         statement = statement.where(RecordRow.emulated == emulated)
-    return _read(session, statement.order_by(RecordRow.seconds, RecordRow.id))
+    return _read(session, statement.order_by(is_suspect, RecordRow.seconds, RecordRow.id))
 
 
 def read_records(session: Session, ids: Sequence[int]) -> tuple[Record, ...]:
@@ -155,47 +175,50 @@ def read_record(session: Session, record_id: int) -> Record:
 
 def mark_verified(session: Session, record_id: int) -> None:
     """A record that failed meanwhile stays a failure."""
-    row = _lock(session, record_id)
+    row = lock_record(session, record_id)
     if row.error is None:
         session.execute(update(RecordRow).where(RecordRow.id == record_id).values(verified=True))
-        _choose_served(session, row)
+        choose_served(session, row)
 
 
 def mark_failed(session: Session, record_id: int, error: ErrorClass, text: str) -> None:
-    row = _lock(session, record_id)
+    row = lock_record(session, record_id)
+    # How it failed was seen just now: that is not in doubt.
+    failed = {"verified": False, "suspect": False, "seconds": None, "error": error.value}
     session.execute(
         update(RecordRow)
         .where(RecordRow.id == record_id)
-        .values(verified=False, seconds=None, error=error.value, error_text=_storable(text))
+        .values(**failed, error_text=_storable(text))
     )
-    _choose_served(session, row)
+    choose_served(session, row)
 
 
-def _lock(session: Session, record_id: int) -> Any:
-    """Reads a record, and keeps others from choosing what its workload serves meanwhile."""
-    row = session.execute(
-        select(
-            RecordRow.workload_id, RecordRow.target_id, RecordRow.emulated, RecordRow.error
-        ).where(RecordRow.id == record_id)
-    ).one_or_none()
+def lock_record(session: Session, record_id: int) -> Any:
+    """Reads a record (where it belongs, `error` and `suspect`), and keeps others from choosing what
+    its workload serves meanwhile. Raises DatabaseError where there is none of this id."""
+    wanted = select(
+        RecordRow.workload_id,
+        RecordRow.target_id,
+        RecordRow.emulated,
+        RecordRow.error,
+        RecordRow.suspect,
+    ).where(RecordRow.id == record_id)
+    row = session.execute(wanted).one_or_none()
     if row is None:
         raise _no_record(record_id)
     session.execute(
         select(WorkloadRow.id).where(WorkloadRow.id == row.workload_id).with_for_update()
     )
-    return session.execute(
-        select(
-            RecordRow.workload_id, RecordRow.target_id, RecordRow.emulated, RecordRow.error
-        ).where(RecordRow.id == record_id)
-    ).one()
+    return session.execute(wanted).one()
 
 
 def _no_record(record_id: int) -> DatabaseError:
     return DatabaseError(f"there is no record {record_id} in this database")
 
 
-def _choose_served(session: Session, row: Any) -> None:
-    """Serves the fastest verified record of a workload on a target and kind of board."""
+def choose_served(session: Session, row: Any) -> None:
+    """Serves the fastest verified record of a workload on a target and kind of board, a suspect one
+    only where there is no other. Whoever calls it holds the workload (lock_record)."""
     place = {
         "workload_id": row.workload_id,
         "target_id": row.target_id,
@@ -223,7 +246,7 @@ def fastest_trusted(
 
 
 def _verified(session: Session, workload_id: int, target_id: int, emulated: bool) -> Sequence[Any]:
-    """Fastest first. There are few: a round verifies its best only."""
+    """Fastest first, suspect ones last. There are few: a round verifies its best only."""
     return session.execute(
         select(
             RecordRow.id,
@@ -239,7 +262,7 @@ def _verified(session: Session, workload_id: int, target_id: int, emulated: bool
             RecordRow.verified,
             RecordRow.seconds.is_not(None),
         )
-        .order_by(RecordRow.seconds, RecordRow.id)
+        .order_by(RecordRow.suspect, RecordRow.seconds, RecordRow.id)
     ).all()
 
 
@@ -276,4 +299,4 @@ def _record(row: RecordRow, key: ScheduleKey, origin: str) -> Record:
         feature_columns=row.feature_columns,
     )
     candidate = Candidate(row.trace, row.module_hash, Source(row.source), origin)
-    return Record(row.id, key, candidate, measurement, row.verified)
+    return Record(row.id, key, candidate, measurement, row.verified, row.suspect)

@@ -209,7 +209,8 @@ def _with_trials(jobs: Sequence[PlannedJob], submission: PlanSubmission) -> list
 
 
 def _less_spent(job: PlannedJob, wanted: int) -> PlannedJob:
-    spent = sum(task.trials for task in job.states)
+    # Those of boards that had drifted do not count: nobody knows yet how fast what they tried is.
+    spent = sum(task.trials - task.suspects for task in job.states)
     exhausted = bool(job.states) and all(task.exhausted for task in job.states)
     return replace(job, trials=0 if exhausted else max(0, wanted - spent))
 

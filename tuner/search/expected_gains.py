@@ -42,7 +42,7 @@ def expect_after(
     jobs: Sequence[PlannedJob], room: Room, seconds: float, sizes: RoundSizes
 ) -> tuple[ExpectedGain, ...]:
     """What so many seconds more of all boards are expected to bring each job of which a latency is
-    known.
+    known, which one with a suspect best time of a task has not.
 
     The allocation is played forward, each task improving as it is expected to; jobs that share a
     class of boards compete for it. Trials are not limited.
@@ -75,7 +75,7 @@ def expect_after(
             trials[number],
         )
         for number, job in known.items()
-        if any(map(_was_timed, job.states))
+        if any(map(_was_timed, job.states)) and not any(t.best_is_suspect for t in job.states)
     )
 
 

@@ -125,7 +125,11 @@ class SearchProposer:
     def _searched(
         self, key: ScheduleKey, count: int, records: Sequence[Record], known: frozenset[str]
     ) -> list[Candidate]:
-        measured = [record for record in records if record.measurement.seconds is not None]
+        measured = [
+            record
+            for record in records
+            if record.measurement.seconds is not None and not record.suspect
+        ]
         measured.sort(key=_seconds)
         try:
             with self._lock:
