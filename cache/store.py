@@ -11,6 +11,7 @@ from tunebook.cache.boards.boards import Boards
 from tunebook.cache.keys import ScheduleKey, WorkloadKey
 from tunebook.cache.likeness import NO_HINTS, LookupHints
 from tunebook.cache.lists.catalogue import Catalogue
+from tunebook.cache.live.news import News
 from tunebook.cache.lookup import lookups, near_schedules
 from tunebook.cache.lookup.answers import Answers
 from tunebook.cache.lookup.near_schedules import NearSchedules
@@ -140,6 +141,15 @@ class Store:
     def listen(self, listener: Callable[[str, float], None]) -> None:
         """Tells how long each transaction takes from now on: `read` or `write`, and seconds."""
         self._database.listen(listener)
+
+    def follow(self, follower: Callable[[News], None]) -> None:
+        """Tells from now on what this Store committed that others wait for: work, and events of
+        jobs. The follower waits for nothing, and raises nothing."""
+        self._database.follow(follower)
+
+    def place(self) -> str:
+        """A short text that tells this database apart from others that share a Redis with it."""
+        return self._database.place()
 
     def watch_activity(self) -> ActivityReader:
         """Tells from now on what workers do, in one look after the other."""

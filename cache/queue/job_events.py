@@ -13,6 +13,7 @@ from typing import Any
 from sqlalchemy import select, update
 from sqlalchemy.orm import Session
 
+from tunebook.cache.storage.announcements import announce_event
 from tunebook.cache.storage.identities import CHUNK, insert_missing
 from tunebook.cache.storage.tables import JobEventHeadRow, JobEventRow
 
@@ -42,6 +43,7 @@ def append_event(session: Session, job_id: int, kind: str, data: dict[str, Any])
     ).scalar_one()
     session.add(JobEventRow(job_id=job_id, number=number, kind=kind, data=data))
     session.flush()
+    announce_event(session, job_id, int(number))
     return int(number)
 
 

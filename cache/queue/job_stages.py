@@ -22,6 +22,7 @@ from tunebook.cache.queue.rounds import withdraw_rounds
 from tunebook.cache.queue.shared_budgets import budget_use
 from tunebook.cache.queue.submissions import RECOVER, SEARCH, SPLIT, ClaimedStage, JobState
 from tunebook.cache.queue.submitted_jobs import STATE_IN, is_open
+from tunebook.cache.storage.announcements import announce_work
 from tunebook.cache.storage.tables import BudgetRow, JobRow, ModelRow
 
 # Of what there is to read about a failure, the end is kept.
@@ -115,6 +116,7 @@ def beat_stage(session: Session, job_id: int, epoch: int) -> None:
 def release_stage(session: Session, job_id: int, epoch: int) -> None:
     """See JobQueue.release_stage."""
     _write(session, job_id, epoch, None, freed(JobRow))
+    announce_work(session)
 
 
 def finish_split(session: Session, job_id: int, epoch: int, model_id: int) -> None:
@@ -153,6 +155,7 @@ def _go_on(
 ) -> None:
     begun = {"stage": following, "lost_workers": 0}
     _write(session, job_id, epoch, stage, {**begun, **freed(JobRow), **more})
+    announce_work(session)
 
 
 def _write(

@@ -16,6 +16,7 @@ from typing import Any
 from sqlalchemy import update
 from sqlalchemy.orm import Session
 
+from tunebook.cache.storage.announcements import announce_work
 from tunebook.cache.storage.tables import JobRow, RoundRow, WorkerRow
 
 Leased = RoundRow | JobRow | WorkerRow
@@ -121,6 +122,7 @@ def expire(session: Session, kind: type[Claimable], dead: Iterable[Lease], **mor
             .where(kind.id == lease.id, kind.epoch == lease.epoch, kind.beat == lease.beat)
             .values(**freed(kind), **more)
         )
+        announce_work(session)
 
 
 def _holder_is_gone(row: Leased) -> bool:

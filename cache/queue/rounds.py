@@ -19,6 +19,7 @@ from tunebook.cache.queue.job_events import ROUND, append_event
 from tunebook.cache.queue.leases import Lease, LeaseObserver, freed
 from tunebook.cache.queue.submissions import SEARCH
 from tunebook.cache.records import Candidate, Source
+from tunebook.cache.storage.announcements import announce_work
 from tunebook.cache.storage.identities import insert_missing
 from tunebook.cache.storage.moments import now
 from tunebook.cache.storage.tables import (
@@ -32,6 +33,7 @@ from tunebook.cache.storage.tables import (
     SlotRow,
     TaskRow,
 )
+from tunebook.cache.stored.stored_records import is_suspect
 from tunebook.cache.work import RoundProposal
 
 
@@ -190,6 +192,8 @@ def finish_round(session: Session, round_id: int, epoch: int, seconds: float | N
     beat(session, round_id, epoch)
     session.execute(update(RoundRow).where(RoundRow.id == round_id).values(seconds=seconds))
     close_round(session, round_id, FINISHED)
+    # The workload is free for another round, and the budget for what this one was not charged.
+    announce_work(session)
     finished = read_finished_round(session, round_id)
     if finished is not None:
         append_event(session, finished.job_id, ROUND, finished.as_event())
@@ -199,6 +203,7 @@ def release_round(session: Session, round_id: int, epoch: int) -> None:
     """See Store.release_round."""
     beat(session, round_id, epoch)
     session.execute(update(RoundRow).where(RoundRow.id == round_id).values(**freed(RoundRow)))
+    announce_work(session)
 
 
 def close_open_rounds(session: Session, job_id: int) -> None:
@@ -209,9 +214,11 @@ def close_open_rounds(session: Session, job_id: int) -> None:
         .where(RoundRow.job_id == job_id, RoundRow.state == OPEN)
         .order_by(RoundRow.workload_id)
         .with_for_update()
-    )
-    for round_id in open_rounds.all():
+    ).all()
+    for round_id in open_rounds:
         close_round(session, round_id, CLOSED)
+    if open_rounds:
+        announce_work(session)
 
 
 def close_round(session: Session, round_id: int, state: str) -> None:
@@ -229,6 +236,7 @@ def close_round(session: Session, round_id: int, state: str) -> None:
             RecordRow.target_id == row.target_id,
             RecordRow.emulated == row.emulated,
             RecordRow.source != Source.IMPORT.value,
+            ~is_suspect(),
         )
     )
     session.execute(

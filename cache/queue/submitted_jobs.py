@@ -34,6 +34,7 @@ from tunebook.cache.queue.submissions import (
     JobState,
     Submission,
 )
+from tunebook.cache.storage.announcements import announce_work
 from tunebook.cache.storage.tables import (
     OPEN,
     BudgetRow,
@@ -72,6 +73,8 @@ def submit(
             job = _join(session, request, alike, budget)
     note_made(session, "job", job.id, idempotency)
     append_event(session, job.id, STATE, {"state": STATE_IN[job.stage].value, "stage": job.stage})
+    # A new job, or one whose budget is larger now.
+    announce_work(session)
     return Submission(job.id, created=True)
 
 

@@ -7,7 +7,9 @@ lose updates without an error. Faults of the database come out as one-line Datab
 
 from __future__ import annotations
 
+import hashlib
 import os
+import platform
 import re
 import sqlite3
 import time
@@ -24,6 +26,8 @@ from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 from sqlalchemy.orm import Session
 
 from tunebook.cache.errors import DatabaseError
+from tunebook.cache.live.news import News
+from tunebook.cache.storage.announcements import announced
 from tunebook.cache.storage.database_faults import explain
 from tunebook.cache.storage.schema import HEAD, check_version, create_schema, is_empty, version_of
 from tunebook.cache.storage.server_engine import lift_statement_limit, server_engine
@@ -31,6 +35,12 @@ from tunebook.cache.storage.server_engine import lift_statement_limit, server_en
 BUSY_TIMEOUT_MS = 30_000
 _WRITES = "tunebook_writes"
 _CHANGES_SCHEMA = "tunebook_changes_schema"
+# Of a PostgreSQL server: the cluster, the database, and a table, which is another after a restore.
+_PLACE = """
+    SELECT system_identifier, (SELECT oid FROM pg_database WHERE datname = current_database()),
+        'revisions'::regclass::oid
+    FROM pg_control_system()
+"""
 
 
 def default_path() -> Path:
@@ -79,6 +89,7 @@ class Database:
         self._write_engine = engine.execution_options(**{_WRITES: True})
         self._schema_engine = engine.execution_options(**{_WRITES: True, _CHANGES_SCHEMA: True})
         self._listener: Callable[[str, float], None] | None = None
+        self._follower: Callable[[News], None] | None = None
         self._read_engine = engine
         if engine.dialect.name == "postgresql":
             self._read_engine = engine.execution_options(isolation_level="REPEATABLE READ")
@@ -122,9 +133,26 @@ class Database:
     def close(self) -> None:
         self._engine.dispose()
 
+    def place(self) -> str:
+        """A short text that is the same for all who open this database, and another for others, and
+        after it was restored into new tables."""
+        if self.is_file:
+            file = Path(self.name).stat()
+            told = f"{_machine()} {file.st_dev} {file.st_ino}"
+        else:
+            with self.reading() as session:
+                found = session.connection().exec_driver_sql(_PLACE).one()
+            told = " ".join(map(str, found))
+        return hashlib.sha256(told.encode()).hexdigest()[:12]
+
     def listen(self, listener: Callable[[str, float], None]) -> None:
         """Tells how long each transaction takes from now on: `read` or `write`, and seconds."""
         self._listener = listener
+
+    def follow(self, follower: Callable[[News], None]) -> None:
+        """Tells from now on what was committed, if it is of interest to others. The follower waits
+        for nothing, and raises nothing."""
+        self._follower = follower
 
     @contextmanager
     def reading(self) -> Iterator[Session]:
@@ -135,13 +163,12 @@ class Database:
     @contextmanager
     def writing(self) -> Iterator[Session]:
         """A session that commits when left, and rolls back on an exception."""
-        with (
-            self._timed("write"),
-            self.explained(),
-            Session(self._write_engine) as session,
-            session.begin(),
-        ):
-            yield session
+        with self._timed("write"), self.explained(), Session(self._write_engine) as session:
+            with session.begin():
+                yield session
+            news = announced(session)
+        if news and self._follower is not None:
+            self._follower(news)
 
     @contextmanager
     def _timed(self, kind: str) -> Iterator[None]:
@@ -211,6 +238,14 @@ def upgrade(text: str | None) -> tuple[str | None, str]:
         return database._create_schema(), HEAD
     finally:
         database.close()
+
+
+def _machine() -> str:
+    """What is the same in all containers of a machine, and on no other."""
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    except OSError:
+        return platform.node()
 
 
 def _name(url: URL) -> str:
