@@ -21,6 +21,7 @@ from tunebook.cache.storage.tables import (
     TargetRow,
     WorkloadRow,
 )
+from tunebook.cache.stored.stored_records import is_suspect
 
 
 @dataclass(frozen=True)
@@ -34,23 +35,27 @@ class RecordFilter:
     failed: bool | None = None
     verified: bool | None = None
     source: Source | None = None
+    suspect: bool | None = None
 
     @property
     def asks_for_what_is_rare(self) -> bool:
         """Whether an index has but few records of the kind that is asked for."""
         unsearched = self.source not in (None, Source.SEARCH)
-        return self.error is not None or self.verified is True or unsearched
+        rare = self.verified is True or self.suspect is True
+        return self.error is not None or rare or unsearched
 
 
 @dataclass(frozen=True)
 class ListedRecord:
-    """A record without what is large. `seconds` is None for a failure."""
+    """A record without what is large. `seconds` is None for a failure. `suspect`: its board had
+    drifted by then, and none has measured it again."""
 
     id: int
     key: ScheduleKey
     module_hash: str
     source: Source
     verified: bool
+    suspect: bool
     emulated: bool
     seconds: float | None
     error: ErrorClass | None
@@ -84,6 +89,7 @@ _COLUMNS = (
     RecordRow.module_hash,
     RecordRow.source,
     RecordRow.verified,
+    is_suspect().label("suspect"),
     RecordRow.emulated,
     RecordRow.seconds,
     RecordRow.error,
@@ -185,6 +191,8 @@ def _narrowed(session: Session, statement: Any, wanted: RecordFilter) -> Any:
     if wanted.verified is not None:
         is_verified = RecordRow.verified if wanted.verified else ~RecordRow.verified
         statement = statement.where(is_verified)
+    if wanted.suspect is not None:
+        statement = statement.where(RecordRow.suspect if wanted.suspect else ~is_suspect())
     if wanted.source is not None:
         statement = statement.where(RecordRow.source == wanted.source.value)
         if wanted.source is not Source.SEARCH:
@@ -200,6 +208,7 @@ def _listed(row: Any) -> ListedRecord:
         module_hash=row.module_hash,
         source=Source(row.source),
         verified=row.verified,
+        suspect=bool(row.suspect),
         emulated=row.emulated,
         seconds=row.seconds,
         error=None if row.error is None else ErrorClass(row.error),

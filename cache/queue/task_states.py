@@ -22,7 +22,7 @@ from tunebook.cache.storage.tables import (
     TaskRow,
     WorkloadRow,
 )
-from tunebook.cache.stored.stored_records import is_not_suspect
+from tunebook.cache.stored.stored_records import is_suspect
 from tunebook.cache.work import TaskState
 
 
@@ -97,7 +97,7 @@ class _Measured:
                 & (row.emulated == emulated)
             )
 
-        good = is_not_suspect()
+        good = ~is_suspect()
         for workload, error, trials, good_trials, best, doubtful, board_seconds in session.execute(
             select(
                 RecordRow.workload_id,

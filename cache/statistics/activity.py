@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from sqlalchemy import Row, func, or_, select
 from sqlalchemy.orm import Session
 
+from tunebook.cache.boards.references import quarantined_by_class
+from tunebook.cache.boards.suspects import suspects_by_class
 from tunebook.cache.storage.database import Database
 from tunebook.cache.storage.tables import (
     FINISHED,
@@ -37,8 +39,9 @@ class Activity:
     """What happened since the last look, and what is so now.
 
     Since then: `trials` that were charged, and the `round_seconds` that each finished round took.
-    Now: rounds that are open, by whether a worker has them; open jobs by what they need next; and
-    the seconds that boards were ever used for.
+    Now: rounds that are open, by whether a worker has them; open jobs by what they need next; the
+    seconds that boards were ever used for; and by board class the boards in quarantine and the
+    records that are suspect, where there are any.
     """
 
     trials: Mapping[TrialClass, int] = field(default_factory=dict)
@@ -47,6 +50,8 @@ class Activity:
     free_rounds: int = 0
     open_jobs: Mapping[str, int] = field(default_factory=dict)
     board_seconds: float = 0.0
+    quarantined_boards: Mapping[str, int] = field(default_factory=dict)
+    suspect_records: Mapping[str, int] = field(default_factory=dict)
 
 
 class ActivityReader:
@@ -88,6 +93,8 @@ class ActivityReader:
             free_rounds=state.free_rounds,
             open_jobs=state.open_jobs,
             board_seconds=state.board_seconds,
+            quarantined_boards=state.quarantined_boards,
+            suspect_records=state.suspect_records,
         )
 
 
@@ -129,4 +136,6 @@ def _state(session: Session) -> Activity:
         free_rounds=by_claim.get(False, 0),
         open_jobs={stage: int(count) for stage, count in session.execute(jobs)},
         board_seconds=session.scalar(select(func.sum(BudgetRow.board_seconds))) or 0.0,
+        quarantined_boards=quarantined_by_class(session),
+        suspect_records=suspects_by_class(session),
     )

@@ -115,17 +115,17 @@ def training_records(
         RecordRow.target_id == find_target(session, target),
         WorkloadRow.compiler == compiler,
         RecordRow.features.is_not(None),
-        is_not_suspect(),
+        ~is_suspect(),
     )
     if emulated is not None:
         statement = statement.where(RecordRow.emulated == emulated)
     return _read(session, statement.order_by(RecordRow.id.desc()).limit(limit))
 
 
-def is_not_suspect() -> ColumnElement[bool]:
-    """Of records whose times can be believed. Suspect ones are few and have an index of their own:
-    the column itself stands behind the large ones, which SQLite would read for it."""
-    return RecordRow.id.not_in(_SUSPECT)
+def is_suspect() -> ColumnElement[bool]:
+    """Of records whose times are in doubt. They are few and have an index of their own: the column
+    itself stands behind the large ones, which SQLite would read for it."""
+    return RecordRow.id.in_(_SUSPECT)
 
 
 def unverified_best(session: Session, key: ScheduleKey, emulated: bool | None) -> list[Record]:
@@ -138,7 +138,7 @@ def unverified_best(session: Session, key: ScheduleKey, emulated: bool | None) -
         ScheduleRow.emulated == RecordRow.emulated,
     )
     served = select(ScheduleRow.seconds).where(*place).scalar_subquery()
-    is_suspect = RecordRow.id.in_(_SUSPECT)
+    doubtful = is_suspect()
     serves_suspect = select(1).where(*place, ScheduleRow.record_id.in_(_SUSPECT)).exists()
     statement = _records().where(
         RecordRow.workload_id == ids[0],
@@ -149,13 +149,13 @@ def unverified_best(session: Session, key: ScheduleKey, emulated: bool | None) -
         # A suspect time says neither that a record is faster nor that another is slower.
         or_(
             served.is_(None),
-            and_(RecordRow.seconds < served, ~is_suspect | serves_suspect),
-            and_(~is_suspect, serves_suspect),
+            and_(RecordRow.seconds < served, ~doubtful | serves_suspect),
+            and_(~doubtful, serves_suspect),
         ),
     )
     if emulated is not None:
         statement = statement.where(RecordRow.emulated == emulated)
-    return _read(session, statement.order_by(is_suspect, RecordRow.seconds, RecordRow.id))
+    return _read(session, statement.order_by(doubtful, RecordRow.seconds, RecordRow.id))
 
 
 def read_records(session: Session, ids: Sequence[int]) -> tuple[Record, ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
@@ -103,6 +103,16 @@ class Metrics:
         self._board_seconds = self._gauge(
             "tunebook_board_seconds", "Seconds that boards were used for since the database began."
         )
+        self._quarantined_boards = self._gauge(
+            "tunebook_quarantined_boards",
+            "Boards that drifted and measure nothing but their reference.",
+            "board_class",
+        )
+        self._suspect_records = self._gauge(
+            "tunebook_suspect_records",
+            "Records of boards that had drifted, which are to be measured again.",
+            "board_class",
+        )
 
     def count_lookups(self, target: str, pipeline: str, outcome: str, keys: int) -> None:
         """Counts keys that were looked up; `outcome` is `hit` or the reason of a miss."""
@@ -141,6 +151,13 @@ class Metrics:
         for stage, count in activity.open_jobs.items():
             self._open_jobs.labels(stage).set(count)
         self._board_seconds.set(activity.board_seconds)
+        self._by_class(self._quarantined_boards, activity.quarantined_boards)
+        self._by_class(self._suspect_records, activity.suspect_records)
+
+    def _by_class(self, gauge: Gauge, counts: Mapping[str, int]) -> None:
+        gauge.clear()
+        for board_class, count in counts.items():
+            gauge.labels(self._board_classes.of(board_class)).inc(count)
 
     def _gauge(self, name: str, text: str, *labels: str) -> Gauge:
         return Gauge(name, text, labels, registry=self._registry)

@@ -36,6 +36,9 @@ class RecordSummary(KeyDocument):
     module_hash: str
     source: Source
     verified: bool
+    suspect: bool = Field(
+        description="Its board had drifted by then; its time is to be measured again."
+    )
     emulated: bool
     seconds: float | None
     error: ErrorClass | None
@@ -151,6 +154,7 @@ def _summary(record: ListedRecord) -> dict[str, Any]:
         "module_hash": record.module_hash,
         "source": record.source,
         "verified": record.verified,
+        "suspect": record.suspect,
         "emulated": record.emulated,
         "seconds": record.seconds,
         "error": record.error,

@@ -47,6 +47,9 @@ def list_records(
         bool | None, Query(description="Whether the output was compared and agreed.")
     ] = None,
     source: Annotated[Source | None, Query(description="Where the schedule came from.")] = None,
+    suspect: Annotated[
+        bool | None, Query(description="Whether its board had drifted when it was measured.")
+    ] = None,
     cursor: Cursor = None,
     limit: Limit = DEFAULT_LIMIT,
 ) -> Page[RecordSummary]:
@@ -59,6 +62,7 @@ def list_records(
         failed=failed,
         verified=verified,
         source=source,
+        suspect=suspect,
     )
     place = _CURSORS.decode(cursor)
     found = store.catalogue.records(
