@@ -49,8 +49,9 @@ class KnownClass:
         known = sorted(self.cores)
         if not known:
             raise MissingCoresError(
-                f"the target has no -num-cores, and no board of class {self.name} is there to "
-                f"tell; add for example -num-cores=4"
+                f"the target has no -num-cores, and the board class {self.name} has none to "
+                "supply: it has no defaults, and no board of it tells; add for example "
+                "-num-cores=4"
             )
         if len(known) > 1:
             raise MissingCoresError(

@@ -13,6 +13,7 @@ import typer
 from tunebook.cache.errors import ExitCode, TunebookError
 from tunebook.cache.misses import ScheduleMissError
 from tunebook.service.commands import (
+    boards_command,
     build_command,
     check_command,
     database_command,
@@ -61,6 +62,7 @@ app.command("submit")(submit_command.submit)
 app.command("serve")(serve_command.serve)
 app.command("worker")(worker_command.worker)
 app.command("demo")(demo_command.demo)
+app.add_typer(boards_command.app, name="boards")
 app.add_typer(database_command.app, name="db")
 app.add_typer(token_command.app, name="token")
 

@@ -173,7 +173,7 @@ class Client:
     def find_model(self, digest: str, shapes: str, target: str, compiler: str) -> Model | None:
         """See Store.find_model; without the programs."""
         query = urlencode({"target": target, "compiler": compiler})
-        found = self._read(SplitsDocument, "GET", f"/models/{digest}/splits?{query}")
+        found = self.read_document(SplitsDocument, "GET", f"/models/{digest}/splits?{query}")
         fitting = [one for one in found.items if one.shapes == shapes]
         return model_of(digest, fitting[0]) if fitting else None
 
@@ -182,7 +182,7 @@ class Client:
     ) -> tuple[WorkloadKey, ...]:
         """See Store.find_workloads."""
         query = urlencode({"hash": workload_hash, "buffers": buffers, "compiler": compiler})
-        found = self._read(WorkloadsDocument, "GET", f"/workloads?{query}")
+        found = self.read_document(WorkloadsDocument, "GET", f"/workloads?{query}")
         return tuple(map(workload_key, found.items))
 
     def models_holding(
@@ -196,7 +196,7 @@ class Client:
             "workloads": [vars(key) for key in workloads[:_KEYS_A_REQUEST]],
             "limit": limit,
         }
-        found = self._read(HoldersDocument, "POST", "/models/holding", question)
+        found = self.read_document(HoldersDocument, "POST", "/models/holding", question)
         try:
             return tuple(map(holder, found.items))
         except ValueError as error:
@@ -224,6 +224,18 @@ class Client:
         except ValueError:
             raise self._strange(path, "it is not JSON") from None
 
+    def read_document(
+        self, kind: type[Document], method: str, path: str, json: Any = None
+    ) -> Document:
+        """What the coordinator answers to a request (see `request`), as a document. Raises
+        ServerError for an answer of another form."""
+        try:
+            return kind.model_validate(self.request(method, path, json))
+        except ValidationError as error:
+            fault = error.errors(include_url=False)[0]
+            where = ".".join(map(str, fault["loc"])) or "all of it"
+            raise self._strange(path, f"{where}: {fault['msg']}") from None
+
     def upload_model(self, digest: str, path: Path) -> None:
         """Sends a model's file, whose SHA-256 this is, unless the coordinator has it. Raises
         ModelError where the file cannot be read, or is not what the digest says."""
@@ -249,19 +261,11 @@ class Client:
 
     def _look_up(self, question: Mapping[str, Any]) -> LookupAnswer:
         asked = {**question, "on_miss": "report", "pipeline": self._pipeline}
-        found = self._read(LookupDocument, "POST", "/lookups", asked)
+        found = self.read_document(LookupDocument, "POST", "/lookups", asked)
         try:
             return lookup_answer(found)
         except ValueError as error:
             raise self._strange("/lookups", str(error)) from None
-
-    def _read(self, kind: type[Document], method: str, path: str, json: Any = None) -> Document:
-        try:
-            return kind.model_validate(self.request(method, path, json))
-        except ValidationError as error:
-            fault = error.errors(include_url=False)[0]
-            where = ".".join(map(str, fault["loc"])) or "all of it"
-            raise self._strange(path, f"{where}: {fault['msg']}") from None
 
     def _strange(self, path: str, what: str) -> ServerError:
         place = path.partition("?")[0]

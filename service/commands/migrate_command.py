@@ -12,16 +12,17 @@ from rich.table import Table
 from tunebook.cache.errors import ExitCode
 from tunebook.cache.misses import Miss, ScheduleMissError
 from tunebook.cache.remote.miss_documents import MissDocument, miss_document
+from tunebook.service.commands.class_target import completed_target
 from tunebook.service.commands.models import given_choices, mending_options
 from tunebook.service.commands.options import (
     AsJson,
     Boards,
     BoardTimeout,
+    CompletableTarget,
     DatabaseUrl,
     LayoutChoice,
     ModelPath,
     Shapes,
-    TargetText,
     Tracker,
     open_store,
 )
@@ -64,7 +65,7 @@ class MigrateDocument(BaseModel):
 
 def migrate(
     model: ModelPath,
-    target: TargetText,
+    target: CompletableTarget = None,
     trials_per_task: Annotated[
         int | None,
         typer.Option(
@@ -99,7 +100,7 @@ def migrate(
         plan = plan_migration(
             store,
             model,
-            target_for_boards(target, boards, tracker),
+            target_for_boards(completed_target(target, boards, db), boards, tracker),
             shapes=parse_shape_options(shape or []),
             board=BoardRequest(boards, tracker, timeout),
             choices=given_choices(layout),

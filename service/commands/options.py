@@ -39,6 +39,15 @@ TargetText = Annotated[
         "as 'llvm -mtriple=aarch64-linux-gnu -mcpu=cortex-a76 -num-cores=4'.",
     ),
 ]
+CompletableTarget = Annotated[
+    str | None,
+    typer.Option(
+        "--target",
+        help="What to compile for: 'host', a tag such as raspberry-pi/4b-aarch64, or a text such "
+        "as 'llvm -mtriple=aarch64-linux-gnu -mcpu=cortex-a76 -num-cores=4'. What it leaves out of "
+        "cores, triple and processor the class in --boards supplies, where it has defaults.",
+    ),
+]
 Shapes = Annotated[
     list[str] | None,
     typer.Option(
@@ -78,6 +87,14 @@ Boards = Annotated[
         "--boards",
         metavar="CLASS",
         help="The boards' class at the tracker, or emulated-aarch64. Default: this machine.",
+    ),
+]
+ClassOfTarget = Annotated[
+    str | None,
+    typer.Option(
+        "--boards",
+        metavar="CLASS",
+        help="The class of boards that supplies what --target leaves out.",
     ),
 ]
 Tracker = Annotated[

@@ -13,32 +13,34 @@ from tunebook.cache.errors import ExitCode, UsageError
 from tunebook.service.commands.options import (
     SERVER_VARIABLE,
     AsJson,
+    CompletableTarget,
     LayoutChoice,
     ModelPath,
     Server,
     Shapes,
-    TargetText,
 )
-from tunebook.service.given_targets import target_text
+from tunebook.service.given_targets import HOST, this_machine
 from tunebook.service.model_digest import file_digest
 from tunebook.service.output import print_json, print_text
 from tunebook.tuner.importing.shapes import parse_shape_options
 
 
 class SubmittedDocument(BaseModel):
-    """A job that was submitted, as machines read it."""
+    """A job that was submitted, as machines read it; `target` is the whole of it, completed by the
+    class of its boards."""
 
     job: int
     state: str
+    target: str
     server: str
 
 
 def submit(
     model: ModelPath,
-    target: TargetText,
     trials: Annotated[
         int, typer.Option("--trials", min=1, help="How many trials the job may cost.")
     ],
+    target: CompletableTarget = None,
     shape: Shapes = None,
     layout: LayoutChoice = None,
     boards: Annotated[
@@ -57,13 +59,15 @@ def submit(
     if server is None:
         raise UsageError(f"no coordinator is named; give --server, or set {SERVER_VARIABLE}")
     wanted: dict[str, Any] = {
-        "target": target_text(target),
         "shapes": parse_shape_options(shape or []),
         "board_class": boards,
         "budget": {"trials": trials},
         "priority": priority,
         "name": Path(model).stem,
     }
+    if target is not None:
+        # What it leaves out, the coordinator knows of the class.
+        wanted["target"] = this_machine() if target == HOST else target
     if layout is not None:
         wanted["layout"] = layout.value
     digest = file_digest(model)
@@ -74,9 +78,11 @@ def submit(
         client.upload_model(digest, model)
         # The key is this run's own: a retry of the request counts once, a second run is another.
         job = client.request("POST", "/jobs", {"model": digest, **wanted}, uuid.uuid4().hex)
-        told = SubmittedDocument(job=job["id"], state=job["state"], server=client.url)
+        told = SubmittedDocument(
+            job=job["id"], state=job["state"], target=job["target"], server=client.url
+        )
     if as_json:
         print_json(told)
     else:
-        print_text(f"job {told.job} at {told.server} is {told.state}")
+        print_text(f"job {told.job} at {told.server} is {told.state}, for {told.target}")
     return ExitCode.OK

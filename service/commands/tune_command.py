@@ -7,16 +7,17 @@ from typing import Annotated
 import typer
 
 from tunebook.cache.errors import UsageError
+from tunebook.service.commands.class_target import completed_target
 from tunebook.service.commands.models import given_choices
 from tunebook.service.commands.options import (
     AsJson,
     Boards,
     BoardTimeout,
+    CompletableTarget,
     DatabaseUrl,
     LayoutChoice,
     ModelPath,
     Shapes,
-    TargetText,
     Tracker,
     open_store,
 )
@@ -30,7 +31,7 @@ _MOST_TRIALS = 10**9
 
 def tune(
     model: ModelPath,
-    target: TargetText,
+    target: CompletableTarget = None,
     trials: Annotated[
         int | None,
         typer.Option(
@@ -77,7 +78,7 @@ def tune(
 
     plan = plan_tuning(
         model,
-        target_for_boards(target, boards, tracker),
+        target_for_boards(completed_target(target, boards, db), boards, tracker),
         shapes=parse_shape_options(shape or []),
         budget=BudgetRequest(trials, more, seconds),
         board=BoardRequest(boards, tracker, timeout),

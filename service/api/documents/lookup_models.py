@@ -16,17 +16,20 @@ from pydantic import (
     model_validator,
 )
 
+from tunebook.cache.boards.board_reports import ClassDefaults
 from tunebook.cache.errors import TargetError
 from tunebook.cache.keys import ScheduleKey, WorkloadKey
 from tunebook.cache.likeness import UNKNOWN, Likeness, LookupHints
 from tunebook.cache.remote.lookup_documents import LookupDocument
 from tunebook.cache.targets import canonical_target
 from tunebook.service.api.problems.problems import Problem, ProblemDocument
+from tunebook.service.class_targets import KnownClass
 from tunebook.service.given_documents import GivenDocument, at_most
 from tunebook.service.given_fields import (
     EXAMPLE_DIGEST,
     EXAMPLE_TARGET,
     LONGEST_TARGET,
+    BoardClass,
     Digest,
     TargetText,
 )
@@ -145,8 +148,13 @@ class LookupRequest(GivenDocument):
 
     model_config = ConfigDict(json_schema_extra={"examples": _EXAMPLES})
 
-    target: TargetText | Annotated[dict[str, Any], at_most(_TARGET_MEMBERS)] = Field(
-        description="A target in any spelling but `host`: a text, a tag, or TVM's JSON."
+    target: TargetText | Annotated[dict[str, Any], at_most(_TARGET_MEMBERS)] | None = Field(
+        None, description="A target in any spelling but `host`: a text, a tag, or TVM's JSON."
+    )
+    board_class: BoardClass | None = Field(
+        None,
+        description="The class of boards that supplies cores, triple and processor where the "
+        "target leaves them out, or all of it.",
     )
     compiler: Compiler | None = Field(
         None, description="Left out for a model that one compiler alone split for the target."
@@ -177,6 +185,8 @@ class LookupRequest(GivenDocument):
 
     @model_validator(mode="after")
     def _asks_one_thing(self) -> LookupRequest:
+        if self.target is None and self.board_class is None:
+            raise ValueError("give a target, or a board_class that supplies it")
         if (self.workloads is None) == (self.model is None):
             raise ValueError("give workloads or a model, one of the two")
         if self.workloads is not None and self.compiler is None:
@@ -185,9 +195,14 @@ class LookupRequest(GivenDocument):
             raise ValueError("shapes are those of a model; workloads have theirs in their buffers")
         return self
 
-    def canonical_target(self) -> str:
-        """Raises TargetError."""
-        target = str(canonical_target(self.target))
+    def canonical_target(self, defaults: ClassDefaults | None) -> str:
+        """The target's canonical text, completed by the defaults of the class that is named. Raises
+        TargetError."""
+        if self.board_class is not None:
+            target = KnownClass(self.board_class, defaults).complete(self.target)
+        else:
+            assert self.target is not None
+            target = str(canonical_target(self.target))
         if len(target) > LONGEST_TARGET:
             raise TargetError(
                 f"the target has {len(target)} characters, and may have {LONGEST_TARGET}; leave "

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
+from dataclasses import replace
 from typing import Any
 
 from fastapi import APIRouter, Request, Response
 from fastapi.routing import APIRoute
 
+from tunebook.cache.boards.board_reports import ClassDefaults
 from tunebook.cache.lookup.answers import Answered, SplitQuestion
 from tunebook.cache.misses import ScheduleMissError
 from tunebook.cache.remote.lookup_documents import LookupDocument, lookup_document
@@ -98,10 +100,16 @@ def look_up(
     holds the hits too. With `known` an answer that the caller has is not sent again; one with
     misses always is, unless they are only to be reported.
     """
-    target = question.canonical_target()
+    before = None if question.board_class is None else store.revisions.now()
+    target = question.canonical_target(_defaults(question, store))
     reply = _reply(question, target, _answered(question, target, store), request.url.path)
-    request.state.lookup_reply = reply
+    # The target may be older than the answer: it is remembered for as long as both hold.
+    request.state.lookup_reply = reply if before is None else replace(reply, revision=before)
     return _response(reply)
+
+
+def _defaults(question: LookupRequest, store: Store) -> ClassDefaults | None:
+    return None if question.board_class is None else store.boards.defaults(question.board_class)
 
 
 def _answered(question: LookupRequest, target: str, store: Store) -> Answered:

@@ -80,7 +80,7 @@ class TestSubmitting:
     @pytest.mark.parametrize(
         ("cores", "said"),
         [
-            ((), f"no board of class {BOARD} is there to tell"),
+            ((), f"the board class {BOARD} has none to supply"),
             ((4, 2), "the boards of class rpi4 have 2 or 4"),
         ],
     )
