@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import tvm
-
 from tunebook.cache.errors import TunebookError
-from tunebook.cache.keys import WorkloadKey
 from tunebook.cache.records import Measurement
 from tunebook.cache.work import BoardPeak
-from tunebook.tuner.hashing import module_hash
-from tunebook.tuner.splitting.program import BufferSpec, Program
+from tunebook.tuner.splitting.program import Program
 from tunebook.tuner.trials.build_pool import BuildPool
 from tunebook.tuner.trials.measuring import Measurer
+from tunebook.tuner.trials.own_programs import own_program
 from tunebook.tuner.trials.trials import BuildFailure, BuildRequest, BuiltLibrary
 
 _LANES = 16
@@ -30,7 +27,6 @@ _RESIDENT_STEPS = 32
 _RESIDENT_ACCUMULATORS = 4
 _PASSES = 4_000
 
-# As text and not as a prim_func, whose decorator takes seconds (tvm_compat).
 _MULTIPLY_ADD = """
 @T.prim_func
 def main(a: T.Buffer(({lanes},), "float32"), c: T.Buffer(({cores}, {width}), "float32")):
@@ -129,7 +125,7 @@ def _multiply_add(cores: int, accumulators: int) -> _PeakKernel:
         cores=cores, lanes=_LANES, accumulators=accumulators, width=width, steps=_STEPS
     )
     operations = 2.0 * cores * width * _STEPS
-    program = _program(text, "multiply-add", (_LANES,), (cores, width), operations)
+    program = own_program(text, "multiply-add", (_LANES,), (cores, width), operations)
     return _PeakKernel(program, operations, bytes_read=0.0)
 
 
@@ -145,14 +141,5 @@ def _resident_sum(cores: int) -> _PeakKernel:
     )
     values = float(cores * _RESIDENT_STEPS * width * _PASSES)
     shape = (cores, _RESIDENT_STEPS * width)
-    program = _program(text, "resident-sum", shape, (cores, width), values)
+    program = own_program(text, "resident-sum", shape, (cores, width), values)
     return _PeakKernel(program, values, bytes_read=4 * values)
-
-
-def _program(
-    text: str, name: str, read: tuple[int, ...], written: tuple[int, ...], operations: float
-) -> Program:
-    module = tvm.ir.IRModule({"main": tvm.script.from_source(text)})
-    buffers = (BufferSpec("float32", read, False), BufferSpec("float32", written, True))
-    key = WorkloadKey(name, "", "", module_hash(module))
-    return Program(key, tvm.ir.save_json(module), buffers, operations, reduction_length=1)
