@@ -13,6 +13,7 @@ import typer
 from tunebook.cache.errors import ExitCode, TunebookError
 from tunebook.cache.misses import ScheduleMissError
 from tunebook.service.commands import (
+    board_command,
     boards_command,
     build_command,
     check_command,
@@ -29,6 +30,7 @@ from tunebook.service.commands import (
     submit_command,
     target_command,
     token_command,
+    tracker_command,
     tune_command,
     worker_command,
 )
@@ -61,6 +63,8 @@ app.command("nightly")(nightly_command.nightly)
 app.command("submit")(submit_command.submit)
 app.command("serve")(serve_command.serve)
 app.command("worker")(worker_command.worker)
+app.command("board")(board_command.board)
+app.command("tracker")(tracker_command.tracker)
 app.command("demo")(demo_command.demo)
 app.add_typer(boards_command.app, name="boards")
 app.add_typer(database_command.app, name="db")

@@ -77,8 +77,14 @@ def target_features(target: Target | str) -> str:
 
     Targets of the same triple, options and cores with the same hash allow the same instructions.
     """
-    features = sorted(map(str, codegen.llvm_get_cpu_features(tvm_target(target))))
-    return hashlib.sha256(" ".join(features).encode()).hexdigest()[:16]
+    features = " ".join(sorted(llvm_features(target)))
+    return hashlib.sha256(features.encode()).hexdigest()[:16]
+
+
+def llvm_features(target: Target | str) -> frozenset[str]:
+    """The features that LLVM switches on for a target, by its names: instructions, and what it
+    knows to be quick."""
+    return frozenset(map(str, codegen.llvm_get_cpu_features(tvm_target(target))))
 
 
 def runs_here(target: Target | str) -> bool:

@@ -44,7 +44,8 @@ from tunebook.tuner.trials.peak import measure_peak
 from tunebook.tuner.trials.trials import BoardAddress, BuildRequest, BuiltLibrary
 from tunebook.tuner.tvm_compat import load_cpu_intrinsics
 from tunebook.workers.boards.board_supervisor import BoardSupervisor, ServerCommand
-from tunebook.workers.boards.local_board import host_server, local_board
+from tunebook.workers.boards.host_server import host_server
+from tunebook.workers.boards.local_board import local_board
 from tunebook.workers.boards.tracker import running_tracker
 from tunebook.workers.commands.search_worker import SearchWorker
 from tunebook.workers.rounds.workbench import WorkerSettings

@@ -12,7 +12,7 @@ from tunebook.cache.queue.fleet import ServedBoard
 from tunebook.tuner.llvm_targets import host_target, resolve_target
 from tunebook.workers.boards.board_classes import BoardClass, board_classes
 from tunebook.workers.boards.board_supervisor import BoardSupervisor
-from tunebook.workers.boards.local_board import host_server
+from tunebook.workers.boards.host_server import host_server
 from tunebook.workers.boards.tracker import running_tracker
 
 A53 = "llvm -mtriple=aarch64-linux-gnu -mcpu=cortex-a53 -num-cores=4"
@@ -124,7 +124,7 @@ def test_a_board_that_cannot_be_had_is_away_for_a_while() -> None:
     )
     assert lab.look() == (board,)
     with pytest.raises(BoardError):
-        lab.open()
+        lab.open(host_target())
     assert not lab.is_there
     assert lab.look() == ()
     now[0] += 60.0

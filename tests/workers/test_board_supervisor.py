@@ -15,7 +15,7 @@ from tunebook.workers.boards.board_supervisor import (
     ServerCommand,
     SupervisionLimits,
 )
-from tunebook.workers.boards.local_board import host_server
+from tunebook.workers.boards.host_server import host_server
 from tunebook.workers.boards.tracker import TrackerAddress, running_tracker
 
 QUICK = SupervisionLimits(appear=30, silence=2, first_pause=0.05)

@@ -9,8 +9,8 @@ import pytest
 
 from tunebook.cache.errors import BoardError
 from tunebook.workers.boards.counting_emulator import QEMU_WITH_PLUGINS, counting_emulator
-from tunebook.workers.boards.emulated_board import guest_server
 from tunebook.workers.boards.emulated_sysroot import QEMU, Sysroot, emulated_sysroot
+from tunebook.workers.boards.guest_server import guest_server
 
 CPU = "max"
 

@@ -14,8 +14,9 @@ from tvm.support import cc
 
 from tunebook.cache.errors import BoardError
 from tunebook.workers.boards import emulated_sysroot as sysroot_module
-from tunebook.workers.boards.emulated_board import EMULATED_CLASS, emulated_board
+from tunebook.workers.boards.emulated_board import emulated_board
 from tunebook.workers.boards.emulated_sysroot import QEMU, SYSROOT_VARIABLE, emulated_sysroot
+from tunebook.workers.boards.guest_server import EMULATED_CLASS
 
 AARCH64_COMPILER = "aarch64-linux-gnu-g++"
 # Assembled whatever the compiler's own target; a core without it raises SIGILL.

@@ -9,19 +9,28 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager, ExitStack
+from dataclasses import replace
 
 from tunebook.cache.errors import BoardError, TunebookError, UsageError
 from tunebook.cache.queue.fleet import ServedBoard
 from tunebook.cache.queue.submissions import is_emulated
 from tunebook.cache.targets import Target
+from tunebook.tuner.board_features import needed_features
 from tunebook.tuner.llvm_targets import runs_here
 from tunebook.tuner.trials.linking import linker_for
 from tunebook.tuner.trials.trials import BoardAddress
-from tunebook.workers.boards.boards import is_this_machine, parse_tracker, remote_board
-from tunebook.workers.boards.emulated_board import EMULATED_CLASS, EMULATED_CORES, emulated_board
+from tunebook.workers.boards.boards import is_this_machine, remote_board
+from tunebook.workers.boards.emulated_board import emulated_board
 from tunebook.workers.boards.emulated_sysroot import is_installed
+from tunebook.workers.boards.fitting_boards import why_none_fits
+from tunebook.workers.boards.guest_server import EMULATED_CLASS, EMULATED_CORES
 from tunebook.workers.boards.local_board import LOCAL_BOARD_CLASS, local_board
-from tunebook.workers.boards.tracker import TrackerAddress, query_tracker
+from tunebook.workers.boards.tracker import (
+    RegisteredBoard,
+    TrackerAddress,
+    parse_tracker,
+    query_tracker,
+)
 
 _log = logging.getLogger(__name__)
 # A board that could not be had is not asked for again before.
@@ -31,7 +40,8 @@ _TRACKER_SECONDS = 3.0
 
 class BoardClass:
     """Boards of one class. `look` says which are there; `open` gives the way to them, for as long
-    as this object is not closed; `on_this_machine` that they run on its processor."""
+    as this object is not closed; `on_this_machine` that what else runs on its processor disturbs
+    them; `needs` which CPU features, by LLVM's names, a board must have for a target."""
 
     def __init__(
         self,
@@ -41,6 +51,7 @@ class BoardClass:
         misfit: Callable[[Target], str | None],
         *,
         on_this_machine: bool,
+        needs: Callable[[Target], frozenset[str]] = lambda _: frozenset(),
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self.name = name
@@ -48,6 +59,7 @@ class BoardClass:
         self._opens = opens
         self._looks = looks
         self._misfit = misfit
+        self._needs = needs
         self._monotonic = monotonic
         self._lock = threading.Lock()
         self._stack = ExitStack()
@@ -85,8 +97,9 @@ class BoardClass:
             return str(error)
         return self._misfit(target)
 
-    def open(self) -> BoardAddress:
-        """The way to the boards. Raises BoardError, and is then away for a while."""
+    def open(self, target: Target) -> BoardAddress:
+        """The way to the boards that run a target's code. Raises BoardError, and is then away for
+        a while."""
         with self._lock:
             if self._address is None:
                 try:
@@ -94,7 +107,7 @@ class BoardClass:
                 except BoardError:
                     self.is_lost()
                     raise
-            return self._address
+            return replace(self._address, features=self._needs(target))
 
     def is_lost(self) -> None:
         """No board could be had: nobody is told of this class for a while."""
@@ -185,25 +198,37 @@ def _emulated() -> BoardClass:
 
 
 def _remote(name: str, tracker: TrackerAddress) -> BoardClass:
-    emulated = is_emulated(name)
-
-    def look() -> list[ServedBoard]:
-        registered = query_tracker(tracker, _TRACKER_SECONDS).boards_of(name)
-        return [
-            ServedBoard(
-                name,
-                board.name or f"{board.host}:{board.port}",
-                emulated=emulated,
-                cores=board.cores or 0,
-                state={"serving": board.serving},
-            )
-            for board in registered
-        ]
-
+    boards = _RemoteBoards(name, tracker)
     return BoardClass(
         name,
         lambda: remote_board(name, tracker),
-        look,
-        lambda _: None,
-        on_this_machine=not emulated and is_this_machine(tracker.host),
+        boards.look,
+        boards.misfit,
+        on_this_machine=is_this_machine(tracker.host) and not is_emulated(name),
+        needs=needed_features,
     )
+
+
+class _RemoteBoards:
+    """The boards of a class at a tracker, as it was asked last."""
+
+    def __init__(self, name: str, tracker: TrackerAddress) -> None:
+        self._name = name
+        self._tracker = tracker
+        self._registered: tuple[RegisteredBoard, ...] = ()
+
+    def look(self) -> list[ServedBoard]:
+        self._registered = query_tracker(self._tracker, _TRACKER_SECONDS).boards_of(self._name)
+        return [
+            ServedBoard(
+                self._name,
+                board.label,
+                emulated=is_emulated(self._name),
+                cores=board.cores or 0,
+                state={"serving": board.serving},
+            )
+            for board in self._registered
+        ]
+
+    def misfit(self, target: Target) -> str | None:
+        return why_none_fits(target, self._name, self._tracker, self._registered)

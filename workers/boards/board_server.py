@@ -7,7 +7,10 @@ protocol with TVM's own message functions, replaces nothing inside TVM, and keep
 - a session that crashes, exceeds the client's time limit, or whose client is gone, is ended with
   everything it started; a client that still waits is told why (`SESSION_ENDED`);
 - while idle and while serving it raises a beat counter at the tracker, by which a supervisor on
-  another clock tells a living server from a hung one.
+  another clock tells a living server from a hung one;
+- beside it stands what its processor can run, so that code for another is never sent to it;
+- on SIGUSR1 it leaves, after the session in hand;
+- started by root, it serves as the user that `--run-as` names, with no other rights.
 
 This file stands alone and needs nothing but TVM's runtime: it also runs where Tunebook is not
 installed, as `python board_server.py --tracker HOST:PORT --key CLASS`.
@@ -24,11 +27,16 @@ if __name__ == "__main__":
 
 import argparse
 import ctypes
+import fcntl
 import gc
+import ipaddress
 import json
 import logging
 import mmap
 import multiprocessing
+import multiprocessing.popen_fork  # later the user that is served as may not be able to read it
+import platform
+import pwd
 import resource
 import secrets
 import select
@@ -39,7 +47,7 @@ import struct
 import sys
 import tempfile
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -62,6 +70,128 @@ TRACKER_SECONDS = 10.0
 # How long a session may go on after its client has hung up.
 ABANDONED_SECONDS = 3.0
 PR_SET_PDEATHSIG = 1
+PR_SET_NO_NEW_PRIVS = 38
+SIOCGIFADDR = 0x8915
+EVERYWHERE = ("0.0.0.0", "::")
+AT_HWCAP, AT_HWCAP2 = 16, 26
+# CPU features by LLVM's names, and the bits by which Linux tells them in AT_HWCAP and AT_HWCAP2
+# (its arch/arm64/include/uapi/asm/hwcap.h); LLVM's may need several.
+AARCH64_FEATURES: Mapping[str, tuple[int, int]] = {
+    "fp-armv8": (1 << 0, 0),
+    "neon": (1 << 1, 0),
+    "aes": (1 << 3 | 1 << 4, 0),
+    "sha2": (1 << 5 | 1 << 6, 0),
+    "crc": (1 << 7, 0),
+    "lse": (1 << 8, 0),
+    "fullfp16": (1 << 9 | 1 << 10, 0),
+    "rdm": (1 << 12, 0),
+    "jsconv": (1 << 13, 0),
+    "complxnum": (1 << 14, 0),
+    "rcpc": (1 << 15, 0),
+    "ccpp": (1 << 16, 0),
+    "sha3": (1 << 17 | 1 << 21, 0),
+    "sm4": (1 << 18 | 1 << 19, 0),
+    "dotprod": (1 << 20, 0),
+    "sve": (1 << 22, 0),
+    "fp16fml": (1 << 23, 0),
+    "dit": (1 << 24, 0),
+    "lse2": (1 << 25, 0),
+    "rcpc-immo": (1 << 26, 0),
+    "flagm": (1 << 27, 0),
+    "ssbs": (1 << 28, 0),
+    "sb": (1 << 29, 0),
+    "pauth": (1 << 30 | 1 << 31, 0),
+    "ccdp": (0, 1 << 0),
+    "sve2": (0, 1 << 1),
+    "sve-aes": (0, 1 << 2 | 1 << 3),
+    "sve-bitperm": (0, 1 << 4),
+    "sve-sha3": (0, 1 << 5),
+    "sve-sm4": (0, 1 << 6),
+    "altnzcv": (0, 1 << 7),
+    "fptoint": (0, 1 << 8),
+    "f32mm": (0, 1 << 10),
+    "f64mm": (0, 1 << 11),
+    "i8mm": (0, 1 << 13),
+    "bf16": (0, 1 << 14),
+    "rand": (0, 1 << 16),
+    "bti": (0, 1 << 17),
+    "mte": (0, 1 << 18),
+    "sme": (0, 1 << 23),
+    "sme-i16i64": (0, 1 << 24),
+    "sme-f64f64": (0, 1 << 25),
+    "sme-fa64": (0, 1 << 30),
+    "wfxt": (0, 1 << 31),
+    "cssc": (0, 1 << 34),
+    "sve2p1": (0, 1 << 36),
+    "sme2": (0, 1 << 37),
+    "sme2p1": (0, 1 << 38),
+    "sme-b16b16": (0, 1 << 41),
+    "sme-f16f16": (0, 1 << 42),
+    "mops": (0, 1 << 43),
+    "hbc": (0, 1 << 44),
+    "sve-b16b16": (0, 1 << 45),
+    "rcpc3": (0, 1 << 46),
+    "lut": (0, 1 << 49),
+    "faminmax": (0, 1 << 50),
+}
+# CPU features by LLVM's names, and by the kernel's in /proc/cpuinfo.
+X86_FEATURES: Mapping[str, str] = {
+    "cmov": "cmov",
+    "cx16": "cx16",
+    "sahf": "lahf_lm",
+    "popcnt": "popcnt",
+    "movbe": "movbe",
+    "sse": "sse",
+    "sse2": "sse2",
+    "sse3": "pni",
+    "ssse3": "ssse3",
+    "sse4.1": "sse4_1",
+    "sse4.2": "sse4_2",
+    "sse4a": "sse4a",
+    "avx": "avx",
+    "avx2": "avx2",
+    "f16c": "f16c",
+    "fma": "fma",
+    "fma4": "fma4",
+    "xop": "xop",
+    "tbm": "tbm",
+    "lzcnt": "abm",
+    "bmi": "bmi1",
+    "bmi2": "bmi2",
+    "adx": "adx",
+    "aes": "aes",
+    "pclmul": "pclmulqdq",
+    "sha": "sha_ni",
+    "vaes": "vaes",
+    "vpclmulqdq": "vpclmulqdq",
+    "gfni": "gfni",
+    "rdrnd": "rdrand",
+    "rdseed": "rdseed",
+    "avx512f": "avx512f",
+    "avx512bw": "avx512bw",
+    "avx512cd": "avx512cd",
+    "avx512dq": "avx512dq",
+    "avx512vl": "avx512vl",
+    "avx512ifma": "avx512ifma",
+    "avx512vbmi": "avx512vbmi",
+    "avx512vbmi2": "avx512_vbmi2",
+    "avx512vnni": "avx512_vnni",
+    "avx512bitalg": "avx512_bitalg",
+    "avx512vpopcntdq": "avx512_vpopcntdq",
+    "avx512bf16": "avx512_bf16",
+    "avx512fp16": "avx512_fp16",
+    "avx512vp2intersect": "avx512_vp2intersect",
+    "avxvnni": "avx_vnni",
+    "avxvnniint8": "avx_vnni_int8",
+    "avxvnniint16": "avx_vnni_int16",
+    "avxneconvert": "avx_ne_convert",
+    "avxifma": "avx_ifma",
+    "amx-tile": "amx_tile",
+    "amx-int8": "amx_int8",
+    "amx-bf16": "amx_bf16",
+    "amx-fp16": "amx_fp16",
+    "amx-complex": "amx_complex",
+}
 CPU = 1  # kDLCPU
 # Of so many instructions, what differs between the first call and others is next to nothing.
 SURE_INSTRUCTIONS = 4_000_000
@@ -76,7 +206,8 @@ NOTHING = "tunebook.board.nothing"
 
 @dataclass(frozen=True)
 class ServerOptions:
-    """What a server is told: where the tracker is, what the board is called, where to listen."""
+    """What a server is told: where the tracker is, what the board is called, where to listen, and
+    as which user and group, by their numbers, to serve (None: as it was started)."""
 
     tracker: tuple[str, int]
     board_class: str
@@ -88,6 +219,131 @@ class ServerOptions:
     work_folder: Path | None
     parent_pid: int | None
     count_file: int | None
+    run_as: tuple[int, int] | None
+
+
+class MeansEverywhereError(ValueError):
+    """All addresses of this machine, where nobody has asked for them in so many words."""
+
+
+def listening_address(given: str) -> str:
+    """The address to listen on: the one that is given, or that of the network interface that is.
+
+    Raises ValueError, in words, for what is neither and for an interface without an address, and
+    MeansEverywhereError for another spelling of all addresses of this machine.
+    """
+    if given in EVERYWHERE:
+        return given
+    interfaces = [name for _, name in socket.if_nameindex()]
+    if given in interfaces:
+        return _interface_address(given)
+    try:
+        found = socket.getaddrinfo(given or "*", None, type=socket.SOCK_STREAM)
+    except (OSError, UnicodeError):
+        raise ValueError(
+            f"{given!r} is no address of this machine and none of its network interfaces, which "
+            f"are {', '.join(interfaces)}"
+        ) from None
+    address = str(next((one for one in found if one[0] is socket.AF_INET), found[0])[4][0])
+    if ipaddress.ip_address(address.partition("%")[0]).is_unspecified:
+        raise MeansEverywhereError(
+            f"{given!r} means all addresses of this machine; name one, or a network interface "
+            f"({', '.join(interfaces)}), or say {EVERYWHERE[0]} if that is meant"
+        )
+    return address
+
+
+def _interface_address(name: str) -> str:
+    """Its IPv4 address, else its IPv6 one that is not of the link alone."""
+    request = struct.pack("256s", name.encode()[:15])
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
+        try:
+            answer = fcntl.ioctl(any_socket.fileno(), SIOCGIFADDR, request)
+            return socket.inet_ntoa(answer[20:24])
+        except OSError:
+            pass
+    for line in (_text(Path("/proc/net/if_inet6")) or "").splitlines():
+        digits, *_, of = line.split()
+        address = ipaddress.ip_address(bytes.fromhex(digits))
+        if of == name and not address.is_link_local:
+            return str(address)
+    raise ValueError(
+        f"the network interface {name} has no address; bring it up, or name an address"
+    )
+
+
+def warn_where_everywhere(address: str) -> None:
+    """Says in one line what it means to listen on all addresses of this machine."""
+    if address in EVERYWHERE:
+        logger.warning(
+            "listening on %s, all addresses of this machine: the RPC protocol asks nobody who they "
+            "are and runs what it is sent; keep all of its networks such as you trust",
+            address,
+        )
+
+
+def cpu_features() -> tuple[str, ...]:
+    """What this processor can run, by LLVM's names, sorted; of those that the system tells.
+
+    Inside an emulator what that one emulates: it answers for the vector of the process, while
+    /proc/cpuinfo may be that of the machine around it. Empty where nothing is known.
+    """
+    machine = _machine()
+    if machine == "aarch64":
+        return aarch64_features(*(_hardware_capabilities(kind) for kind in (AT_HWCAP, AT_HWCAP2)))
+    if machine == "x86_64":
+        return x86_features(_text(Path("/proc/cpuinfo")) or "")
+    return ()
+
+
+def aarch64_features(first: int, second: int) -> tuple[str, ...]:
+    """Features by the two words of hardware capabilities."""
+    return tuple(
+        sorted(
+            name
+            for name, (ones, others) in AARCH64_FEATURES.items()
+            if first & ones == ones and second & others == others
+        )
+    )
+
+
+def x86_features(cpuinfo: str) -> tuple[str, ...]:
+    """Features by the text of /proc/cpuinfo."""
+    for line in cpuinfo.splitlines():
+        name, _, value = line.partition(":")
+        if name.strip() == "flags":
+            flags = frozenset(value.split())
+            return tuple(sorted(one for one, flag in X86_FEATURES.items() if flag in flags))
+    return ()
+
+
+def machine_triple() -> str:
+    """The triple of code that this machine runs, as a target names it."""
+    machine = _machine()
+    return f"{machine}-linux-gnu{'eabihf' if machine.startswith('arm') else ''}"
+
+
+def _machine() -> str:
+    machine = platform.machine().lower()
+    # A 64-bit kernel may run a 32-bit user space, to which code has to fit.
+    if machine in ("aarch64", "arm64") and sys.maxsize < 2**32:
+        return "armv7l"
+    return {"amd64": "x86_64", "arm64": "aarch64"}.get(machine, machine)
+
+
+def _hardware_capabilities(kind: int) -> int:
+    ask = ctypes.CDLL(None).getauxval
+    ask.restype, ask.argtypes = ctypes.c_ulong, [ctypes.c_ulong]
+    return int(ask(kind))
+
+
+def take_rights_of(user: int, group: int) -> None:
+    """Go on as this user and nobody else, for good: with its group alone, and without a way to more
+    rights. Raises OSError where this process may not."""
+    os.setgroups([])
+    os.setresgid(group, group, group)
+    os.setresuid(user, user, user)
+    ctypes.CDLL(None, use_errno=True).prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
 
 
 def follow_parent(parent_pid: int) -> None:
@@ -111,6 +367,7 @@ class TrackerLink:
         self._options = options
         self._port = port
         self._beat = 0
+        self._processor = {"features": cpu_features(), "mtriple": machine_triple()}
         self._socket = socket.create_connection(options.tracker, timeout=TRACKER_SECONDS)
         try:
             self._socket.sendall(struct.pack("<i", rpc.RPC_TRACKER_MAGIC))
@@ -131,6 +388,7 @@ class TrackerLink:
             "beat": self._beat,
             "serving": serving,
             "cores": len(os.sched_getaffinity(0)),
+            **self._processor,
         }
         info = {
             "key": f"server:{self._options.board_class}",
@@ -174,10 +432,11 @@ class Client:
 
 
 class BoardServer:
-    """Listens, serves one session at a time in a process of its own, and is never done."""
+    """Listens, and serves one session at a time in a process of its own, until it is to leave."""
 
     def __init__(self, options: ServerOptions) -> None:
         self._options = options
+        self._leaving = False
         family = socket.getaddrinfo(options.host, options.port, type=socket.SOCK_STREAM)[0][0]
         self._listener = socket.socket(family, socket.SOCK_STREAM)
         self._listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -185,12 +444,19 @@ class BoardServer:
         self._listener.listen()
         self._link: TrackerLink | None = None
 
-    def serve_forever(self) -> None:
-        while True:
+    def leave(self) -> None:
+        """Be done after the session in hand; may be called by a signal."""
+        self._leaving = True
+
+    def serve(self) -> None:
+        """Serve session after session. Returns once `leave` was called and no session is left."""
+        while not self._leaving:
             try:
                 if self._link is None:
                     self._link = TrackerLink(self._options, self._listener.getsockname()[1])
                 client = self._next_client(self._link)
+                if client is None:
+                    break
             except OSError as error:
                 logger.warning("tracker %s:%d: %s; trying again", *self._options.tracker, error)
                 self._drop_link()
@@ -198,8 +464,11 @@ class BoardServer:
                 continue
             with client.connection:
                 self._serve(client)
+        self._drop_link()
+        self._listener.close()
 
-    def _next_client(self, link: TrackerLink) -> Client:
+    def _next_client(self, link: TrackerLink) -> Client | None:
+        """The next client that has been given this board; None where it is to leave before."""
         match_key = self._new_offer(link)
         taken_at: float | None = None
         while True:
@@ -211,10 +480,14 @@ class BoardServer:
             link.beat(serving=False)
             now = time.monotonic()
             if link.is_waiting(match_key):
+                if self._leaving:
+                    return None
                 taken_at = None
             elif taken_at is None:
                 taken_at = now
             elif now - taken_at > UNUSED_KEY_SECONDS:
+                if self._leaving:
+                    return None
                 logger.info("a client took this board and never came; offering it again")
                 match_key, taken_at = self._new_offer(link), None
 
@@ -485,10 +758,15 @@ def _options(arguments: list[str]) -> ServerOptions:
     parser.add_argument("--tracker", required=True, metavar="HOST:PORT")
     parser.add_argument("--key", required=True, help="the board's class at the tracker")
     parser.add_argument("--name", default=socket.gethostname(), help="what records call the board")
-    parser.add_argument("--host", default="127.0.0.1", help="the address to listen on")
+    parser.add_argument(
+        "--host",
+        default="127.0.0.1",
+        help="the address to listen on, or the network interface that has it",
+    )
     parser.add_argument("--port", type=int, default=0, help="the port to listen on (0: any)")
     parser.add_argument("--advertise", help="the address that clients reach this board under")
     parser.add_argument("--work-folder", type=Path, help="where the sessions' files go meanwhile")
+    parser.add_argument("--run-as", metavar="USER", help="the user to serve as, started by root")
     parser.add_argument("--server-id", default=secrets.token_hex(8), help=argparse.SUPPRESS)
     parser.add_argument("--parent-pid", type=int, help=argparse.SUPPRESS)
     parser.add_argument("--count-file", type=int, help=argparse.SUPPRESS)
@@ -498,37 +776,67 @@ def _options(arguments: list[str]) -> ServerOptions:
         parser.error(f"--tracker {given.tracker}: expected HOST:PORT, as in 192.0.2.1:9190")
     if not given.key or any(character.isspace() for character in given.key):
         parser.error(f"--key {given.key!r}: a board class has no spaces")
-    listens_everywhere = given.host in ("0.0.0.0", "::")
+    try:
+        host = listening_address(given.host)
+        run_as = None if given.run_as is None else user_and_group(given.run_as)
+    except ValueError as error:
+        parser.error(str(error))
     return ServerOptions(
         tracker=(tracker_host.strip("[]"), int(tracker_port)),
         board_class=given.key,
         name=given.name,
         server_id=given.server_id,
-        host=given.host,
+        host=host,
         port=given.port,
         # None: the tracker takes the address that the server's connection comes from.
-        advertise=given.advertise or (None if listens_everywhere else given.host),
+        advertise=given.advertise or (None if host in EVERYWHERE else host),
         work_folder=given.work_folder,
         parent_pid=given.parent_pid,
         count_file=given.count_file,
+        run_as=run_as,
     )
+
+
+def user_and_group(text: str) -> tuple[int, int]:
+    """The numbers of a user and its group, given as its name or as `USER:GROUP` in numbers. Raises
+    ValueError where there is no such user, and for root."""
+    try:
+        user, _, group = text.partition(":")
+        known = pwd.getpwnam(text) if not group else None
+        numbers = (known.pw_uid, known.pw_gid) if known else (int(user), int(group))
+    except (KeyError, ValueError):
+        raise ValueError(f"there is no user {text!r} here; make one (useradd --system)") from None
+    if 0 in numbers:
+        raise ValueError(f"the user {text!r} has root's rights; name one of its own")
+    return numbers
 
 
 def main(arguments: list[str] | None = None) -> None:
     options = _options(sys.argv[1:] if arguments is None else arguments)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
     rpc_server.logger.setLevel(logging.WARNING)
+    _prepare_runtime(options)
+    _take_rights(options)
     if options.parent_pid is not None:
+        # Only now: the kernel forgets it where a process changes its user.
         follow_parent(options.parent_pid)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
-    if not options.host.startswith("127.") and options.host not in ("localhost", "::1"):
-        logger.warning(
-            "listening on %s: the RPC protocol asks nobody who they are and runs what it is sent; "
-            "keep this address inside a network that you trust",
-            options.host,
-        )
-    _prepare_runtime(options)
-    BoardServer(options).serve_forever()
+    warn_where_everywhere(options.host)
+    try:
+        server = BoardServer(options)
+    except OSError as error:
+        sys.exit(f"nothing can listen on {options.host}, port {options.port}: {error.strerror}")
+    signal.signal(signal.SIGUSR1, lambda *_: server.leave())
+    server.serve()
+
+
+def _take_rights(options: ServerOptions) -> None:
+    if options.run_as is None:
+        return
+    try:
+        take_rights_of(*options.run_as)
+    except OSError as error:
+        sys.exit(f"--run-as takes a start by root ({error.strerror}); start it as that user")
 
 
 if __name__ == "__main__":

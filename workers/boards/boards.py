@@ -7,18 +7,20 @@ import socket
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
-from urllib.parse import urlsplit
 
 import psutil
 
 from tunebook.cache.errors import BoardError, UsageError
 from tunebook.cache.queue.submissions import is_emulated
 from tunebook.cache.targets import MissingCoresError, Target
+from tunebook.tuner.board_features import needed_features
 from tunebook.tuner.llvm_targets import resolve_target, runs_here
 from tunebook.tuner.trials.trials import BoardAddress
-from tunebook.workers.boards.emulated_board import EMULATED_CLASS, EMULATED_CORES, emulated_board
+from tunebook.workers.boards.emulated_board import emulated_board
+from tunebook.workers.boards.fitting_boards import why_none_fits
+from tunebook.workers.boards.guest_server import EMULATED_CLASS, EMULATED_CORES
 from tunebook.workers.boards.local_board import LOCAL_BOARD_CLASS, local_board
-from tunebook.workers.boards.tracker import TrackerAddress, query_tracker
+from tunebook.workers.boards.tracker import TrackerAddress, parse_tracker, query_tracker
 
 
 @dataclass(frozen=True)
@@ -56,13 +58,20 @@ def plan_boards(target: Target, boards: str | None, tracker: str | None) -> Boar
     """The boards of class `boards` at `tracker` (HOST:PORT); without a tracker an emulated one
     where `boards` says so, else this machine. Starts nothing.
 
-    Raises UsageError for options that do not fit together, BoardError where no board fits.
+    Raises UsageError for options that do not fit together, BoardError where no board fits, and
+    where the tracker does not answer.
     """
     if tracker is not None:
         if boards is None:
             raise UsageError("--tracker needs --boards CLASS: the boards to use at that tracker")
         address = parse_tracker(tracker)
-        return BoardPlan(boards, is_emulated(boards), lambda: remote_board(boards, address))
+        misfit = why_none_fits(target, boards, address, query_tracker(address).boards_of(boards))
+        if misfit is not None:
+            raise BoardError(misfit)
+        features = needed_features(target)
+        return BoardPlan(
+            boards, is_emulated(boards), lambda: remote_board(boards, address, features)
+        )
     if boards == EMULATED_CLASS:
         if not target.mtriple.startswith("aarch64"):
             raise BoardError(f"the emulated board is an AArch64 one, and cannot run {target}")
@@ -81,25 +90,23 @@ def plan_boards(target: Target, boards: str | None, tracker: str | None) -> Boar
 
 
 @contextmanager
-def remote_board(board_class: str, tracker: TrackerAddress) -> Iterator[BoardAddress]:
-    """The boards of a class at a tracker. Raises BoardError when the tracker does not answer."""
+def remote_board(
+    board_class: str, tracker: TrackerAddress, features: frozenset[str] = frozenset()
+) -> Iterator[BoardAddress]:
+    """The boards of a class at a tracker; of those that tell their CPU's features only those that
+    have these. Raises BoardError when the tracker does not answer."""
     boards = query_tracker(tracker).boards_of(board_class)
     emulated = is_emulated(board_class)
     # What an emulated board's timings are worth, nothing that runs beside it takes away.
     here = not emulated and any(is_this_machine(board.host or tracker.host) for board in boards)
-    yield BoardAddress(tracker.host, tracker.port, board_class, emulated=emulated, shares_host=here)
-
-
-def parse_tracker(text: str) -> TrackerAddress:
-    """Reads HOST:PORT. Raises UsageError."""
-    try:
-        parts = urlsplit(f"//{text}")
-        host, port = parts.hostname, parts.port
-    except ValueError:
-        host = port = None
-    if not host or not port or parts.netloc != text or "@" in text:
-        raise UsageError(f"--tracker takes HOST:PORT, for example 192.0.2.1:9190, not '{text}'")
-    return TrackerAddress(host, port)
+    yield BoardAddress(
+        tracker.host,
+        tracker.port,
+        board_class,
+        shares_host=here,
+        emulated=emulated,
+        features=features,
+    )
 
 
 def is_this_machine(host: str) -> bool:

@@ -5,13 +5,12 @@ The same path as a remote board, so that nothing is measured in another way here
 
 from __future__ import annotations
 
-import os
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 from tunebook.tuner.trials.trials import BoardAddress
-from tunebook.workers.boards.board_supervisor import BoardSupervisor, ServerCommand
+from tunebook.workers.boards.board_supervisor import BoardSupervisor
+from tunebook.workers.boards.host_server import host_server
 from tunebook.workers.boards.tracker import running_tracker
 
 LOCAL_BOARD_CLASS = "local"
@@ -28,16 +27,3 @@ def local_board(num_cores: int) -> Iterator[BoardAddress]:
         BoardSupervisor(host_server(num_cores), tracker, LOCAL_BOARD_CLASS),
     ):
         yield BoardAddress(tracker.host, tracker.port, LOCAL_BOARD_CLASS, shares_host=True)
-
-
-def host_server(num_cores: int) -> ServerCommand:
-    """How to start a board server of this machine's own architecture."""
-    environment = os.environ | {
-        "TVM_NUM_THREADS": str(num_cores),
-        # NumPy's threads would share the cores with the kernel that is measured.
-        "OPENBLAS_NUM_THREADS": "1",
-        "PYTHONUNBUFFERED": "1",
-    }
-    return ServerCommand(
-        [sys.executable, "-m", "tunebook.workers.boards.board_server"], environment
-    )

@@ -10,15 +10,16 @@ import socket
 import struct
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from tvm.rpc import base as rpc
 
-from tunebook.cache.errors import BoardError
+from tunebook.cache.errors import BoardError, UsageError
 from tunebook.workers.boards.board_server import follow_parent
 from tunebook.workers.boards.child_processes import log_tail, start_child, stop_child
 
@@ -34,7 +35,20 @@ class TrackerAddress:
     port: int
 
     def __str__(self) -> str:
-        return f"{self.host}:{self.port}"
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{host}:{self.port}"
+
+
+def parse_tracker(text: str) -> TrackerAddress:
+    """Reads HOST:PORT. Raises UsageError."""
+    try:
+        parts = urlsplit(f"//{text}")
+        host, port = parts.hostname, parts.port
+    except ValueError:
+        host = port = None
+    if not host or not port or parts.netloc != text or "@" in text:
+        raise UsageError(f"--tracker takes HOST:PORT, for example 192.0.2.1:9190, not '{text}'")
+    return TrackerAddress(host, port)
 
 
 @dataclass(frozen=True)
@@ -42,8 +56,9 @@ class RegisteredBoard:
     """A board that holds a connection to the tracker.
 
     The fields after `port` are told by Tunebook's server only: its own id, the board's name, the
-    server's process, how often it has said that it lives, whether it serves a session now, and how
-    many cores it may use.
+    server's process, how often it has said that it lives, whether it serves a session now, how
+    many cores it may use, and what code it runs: CPU features by LLVM's names (none where it tells
+    none) and the triple.
     """
 
     board_class: str
@@ -55,6 +70,13 @@ class RegisteredBoard:
     beat: int = 0
     serving: bool = False
     cores: int | None = None
+    features: frozenset[str] = frozenset()
+    mtriple: str = ""
+
+    @property
+    def label(self) -> str:
+        """The board's name, and where it tells none its address."""
+        return self.name or f"{self.host}:{self.port}"
 
 
 @dataclass(frozen=True)
@@ -119,6 +141,8 @@ def _board(info: dict[str, Any]) -> RegisteredBoard:
         beat=server.get("beat", 0),
         serving=server.get("serving", False),
         cores=server.get("cores"),
+        features=frozenset(server.get("features", ())),
+        mtriple=server.get("mtriple", ""),
     )
 
 
@@ -151,12 +175,22 @@ def running_tracker(host: str = "127.0.0.1", port: int = 0) -> Iterator[TrackerA
             stop_child(process)
 
 
+def serve_as_tracker(host: str, port: int, ready: Callable[[TrackerAddress], None]) -> None:
+    """Be a tracker at this address until the process is told to stop, which this raises through;
+    calls `ready` once it listens. Raises BoardError where it cannot listen."""
+    with _listen(host, port) as listener:
+        ready(TrackerAddress(host, listener.getsockname()[1]))
+        _serve(listener)
+
+
 def _listen(host: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
-        return socket.create_server((host, port), backlog=64)
+        return socket.create_server((host, port), family=family, backlog=64)
     except OSError as error:
         raise BoardError(
-            f"no tracker can listen on {host}:{port} ({error}); name another address or port"
+            f"no tracker can listen on {TrackerAddress(host, port)} ({error}); name another "
+            "address or port"
         ) from error
 
 
@@ -175,11 +209,14 @@ def main() -> None:
     parser.add_argument("--parent-pid", type=int, required=True)
     given = parser.parse_args()
     follow_parent(given.parent_pid)
+    _serve(socket.socket(fileno=given.listener))
+
+
+def _serve(listener: socket.socket) -> None:
     # Needs tornado, which who only looks into a tracker does without.
     from tvm.rpc.tracker import TrackerServerHandler
 
     asyncio.set_event_loop(asyncio.new_event_loop())
-    listener = socket.socket(fileno=given.listener)
     # The key would let a client stop the tracker; nobody is told it.
     TrackerServerHandler(listener, secrets.token_hex()).run()
 

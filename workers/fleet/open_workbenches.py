@@ -165,7 +165,7 @@ class OpenWorkbenches:
                     self._builds.pool(),
                     self._store,
                     target,
-                    board_class.open(),
+                    board_class.open(target),
                     self._settings,
                     clock,
                 )

@@ -1,0 +1,32 @@
+"""How commands that run until they are stopped learn that they are to stop."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+_SIGNALS = (signal.SIGTERM, signal.SIGINT)
+
+
+@contextmanager
+def stop_when_told(*, until_input_ends: bool = False) -> Iterator[threading.Event]:
+    """An event that is set by SIGTERM and Ctrl-C, or when whoever holds our input is gone."""
+    stop = threading.Event()
+    before = {number: signal.signal(number, lambda *_: stop.set()) for number in _SIGNALS}
+    if until_input_ends:
+        threading.Thread(target=_follow_input, args=(stop,), daemon=True).start()
+    try:
+        yield stop
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _follow_input(stop: threading.Event) -> None:
+    while os.read(sys.stdin.fileno(), 1024):
+        pass
+    stop.set()
