@@ -12,14 +12,16 @@ from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 from fastapi.routing import APIRoute
 
+from tunebook.cache.live.live import Live
 from tunebook.cache.model_files import ModelFiles
 from tunebook.cache.store import Store
 from tunebook.service.api.guards.authentication import OPENAPI, Authentication
 from tunebook.service.api.guards.limits import BodyLimits
-from tunebook.service.api.guards.rates import Rate
 from tunebook.service.api.guards.request_log import RequestLog
 from tunebook.service.api.guards.security import ForeignRequests, SecurityHeaders
+from tunebook.service.api.guards.shared_rate import SharedRate
 from tunebook.service.api.job_event_feed import JobEventFeed
+from tunebook.service.api.live_metrics import LiveMetrics
 from tunebook.service.api.lookups.lookup_desk import LookupDesk
 from tunebook.service.api.metrics import Metrics
 from tunebook.service.api.problems import problem_pages
@@ -73,13 +75,17 @@ _ROUTERS = (
 
 
 def create_app(
-    settings: Settings, store: Store, *, workers: WorkerProcesses | None = None
+    settings: Settings,
+    store: Store,
+    *,
+    workers: WorkerProcesses | None = None,
+    live: Live | None = None,
 ) -> FastAPI:
-    """The coordinator on a store that is open and stays the caller's. Raises UsageError and
-    ServerError for a place of the models that cannot be used.
+    """The coordinator on a store that is open and stays the caller's, like `live` (None: without
+    Redis). Raises UsageError and ServerError for a place of the models that cannot be used.
 
-    `app.state` has `store`, `settings`, `model_files`, `metrics`, `workers` and `stopping`, an
-    event that is set when the coordinator is about to stop: whoever streams then ends.
+    `app.state` has `store`, `settings`, `model_files`, `metrics`, `workers`, `live` and `stopping`,
+    an event that is set when the coordinator is about to stop: whoever streams then ends.
     """
     app = FastAPI(
         title="Tunebook",
@@ -106,13 +112,16 @@ def create_app(
         observe=app.state.metrics.count_lookups,
         answer_bytes=settings.limits.answer_bytes,
     )
-    app.state.event_feed = JobEventFeed(store.queue.last_events)
+    app.state.live = live or Live.open(None)
+    store.follow(app.state.live.tell)
+    app.state.metrics.also_collect(LiveMetrics(app.state.live))
+    app.state.event_feed = JobEventFeed(store.queue.last_events, app.state.live)
     app.state.scripts = Scripts(store)
     app.state.command_runner = CommandRunner(store)
     app.state.workers = workers
     app.state.hit_rates = RememberedRates(store.statistics)
     app.state.stopping = asyncio.Event()
-    _add_parts(app, settings, store)
+    _add_parts(app, settings, store, app.state.live)
     install_problem_handlers(app)
     for router in _ROUTERS:
         app.include_router(router, prefix=_PREFIX, responses=PROBLEM_RESPONSES)
@@ -124,7 +133,7 @@ def create_app(
     return app
 
 
-def _add_parts(app: FastAPI, settings: Settings, store: Store) -> None:
+def _add_parts(app: FastAPI, settings: Settings, store: Store, live: Live) -> None:
     """What every request goes through. The one that is added last is the outermost."""
     limits = settings.limits
     app.add_middleware(BodyLimits, limits=limits)
@@ -132,8 +141,12 @@ def _add_parts(app: FastAPI, settings: Settings, store: Store) -> None:
         Authentication,
         tokens=store.tokens,
         revisions=store.revisions,
-        token_rate=Rate(limits.token_rate, limits.token_burst, limits.rated_clients),
-        address_rate=Rate(limits.address_rate, limits.address_burst, limits.rated_clients),
+        token_rate=SharedRate(
+            "token", live, limits.token_rate, limits.token_burst, limits.rated_clients
+        ),
+        address_rate=SharedRate(
+            "address", live, limits.address_rate, limits.address_burst, limits.rated_clients
+        ),
     )
     app.add_middleware(ForeignRequests, settings=settings)
     app.add_middleware(ProblemBoundary)

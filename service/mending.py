@@ -22,6 +22,7 @@ _ON_BOARDS = (["tunebook", "tune"], ["tunebook", "migrate"])
 _SUBMIT = ["tunebook", "submit"]
 _TRIALS = "--trials"
 DATABASE_VARIABLE = "TUNEBOOK_DATABASE_URL"
+REDIS_VARIABLE = "TUNEBOOK_REDIS_URL"
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
+from prometheus_client.registry import Collector
 
 from tunebook.cache.errors import TunebookError
 from tunebook.cache.statistics.activity import Activity
@@ -118,6 +119,10 @@ class Metrics:
         """Counts keys that were looked up; `outcome` is `hit` or the reason of a miss."""
         labels = self._targets.of(target), self._pipelines.of(pipeline), outcome
         self._lookups.labels(*labels).inc(keys)
+
+    def also_collect(self, collector: Collector) -> None:
+        """Tells what another part of the coordinator counts, too."""
+        self._registry.register(collector)
 
     def observe_transaction(self, kind: str, seconds: float) -> None:
         """Counts a transaction of the database, `read` or `write`, with its seconds."""

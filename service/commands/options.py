@@ -16,7 +16,7 @@ from tunebook.cache.errors import UsageError
 from tunebook.cache.remote.schedule_cache import ScheduleCache
 from tunebook.cache.storage.database import default_path
 from tunebook.cache.store import Store
-from tunebook.service.mending import DATABASE_VARIABLE
+from tunebook.service.mending import DATABASE_VARIABLE, REDIS_VARIABLE
 
 SERVER_VARIABLE = "TUNEBOOK_SERVER"
 
@@ -69,6 +69,17 @@ DatabaseUrl = Annotated[
         "--db",
         envvar=DATABASE_VARIABLE,
         help="The database: a file, or an SQLAlchemy URL. Default: in your data folder.",
+    ),
+]
+RedisUrl = Annotated[
+    str | None,
+    typer.Option(
+        "--redis",
+        metavar="URL",
+        envvar=REDIS_VARIABLE,
+        help="A Redis that carries news between workers and replicas: redis://HOST:PORT/NUMBER, "
+        "rediss:// for TLS. A command line shows a password to everybody: give one by the "
+        "environment. Default: none; all goes on from the database.",
     ),
 ]
 Server = Annotated[

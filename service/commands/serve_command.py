@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tunebook.cache.errors import ExitCode, ServerError
+from tunebook.cache.live.live import Live
 from tunebook.cache.store import Store
-from tunebook.service.commands.options import DatabaseUrl, Tracker, open_store
+from tunebook.service.commands.options import DatabaseUrl, RedisUrl, Tracker, open_store
 from tunebook.service.mending import database_to_name
 from tunebook.service.output import print_text
 
@@ -87,11 +88,13 @@ def serve(
     ] = None,
     tracker: Tracker = None,
     db: DatabaseUrl = None,
+    redis: RedisUrl = None,
 ) -> int:
     """Serve schedules, jobs and the hit-rate page over HTTP, until it is stopped."""
     # Only here: no other command should wait for a web server's modules, or need them.
     from tunebook.service.api.server import Listening
     from tunebook.service.api.settings import LOOPBACK_NAMES, Settings
+    from tunebook.service.logs import log_as_json
 
     listening = Listening(
         host, port, tls_cert, tls_key, behind_proxy, tuple(proxy or LOOPBACK_NAMES[1:])
@@ -105,8 +108,11 @@ def serve(
         pipelines=tuple(pipeline or ()),
     )
     with open_store(db) as store:
-        children = _workers(workers, db, models, boards or [], tracker)
-        _run(listening, settings, store, children, _token_command(db))
+        children = _workers(workers, db, redis, models, boards or [], tracker)
+        # Before there is anything to be told.
+        log_as_json()
+        with Live.open(redis, store.place()) as live:
+            _run(listening, settings, store, live, children, _token_command(db))
     return ExitCode.OK
 
 
@@ -114,6 +120,7 @@ def _run(
     listening: Listening,
     settings: Settings,
     store: Store,
+    live: Live,
     workers: WorkerProcesses | None,
     token_command: str,
 ) -> None:
@@ -121,7 +128,6 @@ def _run(
     from tunebook.service.api.guards.local_token import leave_local_token
     from tunebook.service.api.server import make_server
     from tunebook.service.app import create_app
-    from tunebook.service.logs import log_as_json
 
     bound = listening.bind()
     port = bound.getsockname()[1]
@@ -132,8 +138,7 @@ def _run(
         print_text(f"Its pages want a token: {token_command}")
 
     with closing(bound):
-        app = create_app(settings, store, workers=workers)
-        log_as_json()
+        app = create_app(settings, store, workers=workers, live=live)
         server = make_server(app, listening, app.state.stopping, tell_started)
         # The web server hands on a signal after it has followed it.
         with suppress(KeyboardInterrupt):
@@ -162,10 +167,15 @@ def _token_command(db: str | None) -> str:
 
 
 def _workers(
-    count: int, db: str | None, models: str | None, boards: list[str], tracker: str | None
+    count: int,
+    db: str | None,
+    redis: str | None,
+    models: str | None,
+    boards: list[str],
+    tracker: str | None,
 ) -> WorkerProcesses | None:
     if count == 0:
         return None
     from tunebook.service.api.processes.embedded_worker import EmbeddedWorkers
 
-    return EmbeddedWorkers(count, db=db, models=models, boards=boards, tracker=tracker)
+    return EmbeddedWorkers(count, db=db, redis=redis, models=models, boards=boards, tracker=tracker)

@@ -14,10 +14,17 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tunebook.cache.errors import ExitCode
+from tunebook.cache.live.live import Live
 from tunebook.cache.remote.token_file import TOKEN_FILE_VARIABLE, TOKEN_VARIABLE
-from tunebook.service.commands.options import BoardTimeout, DatabaseUrl, Tracker, open_store
+from tunebook.service.commands.options import (
+    BoardTimeout,
+    DatabaseUrl,
+    RedisUrl,
+    Tracker,
+    open_store,
+)
 from tunebook.service.durations import parse_duration
-from tunebook.service.mending import DATABASE_VARIABLE
+from tunebook.service.mending import DATABASE_VARIABLE, REDIS_VARIABLE
 
 if TYPE_CHECKING:
     from tunebook.workers.fleet.model_fetching import ModelSource
@@ -67,6 +74,7 @@ def worker(
         str | None, typer.Option("--name", help="Its name. Default: made of host and process.")
     ] = None,
     db: DatabaseUrl = None,
+    redis: RedisUrl = None,
     until_input_ends: Annotated[bool, typer.Option("--until-input-ends", hidden=True)] = False,
 ) -> int:
     """Serve submitted jobs until stopped: split their models, recover, search and measure."""
@@ -90,7 +98,11 @@ def worker(
         log_as_json()
         # What a search tells of each of its steps is for those who change it.
         logging.getLogger("tvm").setLevel(logging.WARNING)
-        ended = run_fleet_worker(store, source, classes, settings, stop=stop, name=name)
+        with Live.open(redis, store.place()) as live:
+            store.follow(live.tell)
+            ended = run_fleet_worker(
+                store, source, classes, settings, stop=stop, name=name, bell=live.bell
+            )
     if not ended:
         # A thread is in native code that nothing else stops; what it held was given back,
         # or is another's once its lease dies.
@@ -122,7 +134,7 @@ def _model_source(models: str | None) -> ModelSource:
 
 def _forget_secrets() -> None:
     """The processes that open models and build what was found in traces have no use for them."""
-    for variable in (DATABASE_VARIABLE, TOKEN_VARIABLE, TOKEN_FILE_VARIABLE):
+    for variable in (DATABASE_VARIABLE, REDIS_VARIABLE, TOKEN_VARIABLE, TOKEN_FILE_VARIABLE):
         os.environ.pop(variable, None)
 
 

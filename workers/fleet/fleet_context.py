@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from tunebook.cache.live.doorbell import Bell
 from tunebook.cache.store import Store
 from tunebook.workers.fleet.model_fetching import ModelSource
 from tunebook.workers.fleet.untrusted_models import SplitLimits
@@ -16,7 +17,8 @@ from tunebook.workers.rounds.workbench import WorkerSettings
 
 @dataclass(frozen=True)
 class FleetContext:
-    """A worker: its name in the database, where models are, how it works, and its end.
+    """A worker: its name in the database, where models are, how it works, what wakes it, and its
+    end.
 
     `stop` is set once it is to leave: what it holds is then given back as it is.
     """
@@ -29,3 +31,4 @@ class FleetContext:
     activity: Activity
     stop: threading.Event = field(default_factory=threading.Event)
     monotonic: Callable[[], float] = time.monotonic
+    bell: Bell = field(default_factory=Bell)

@@ -12,6 +12,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 
 from tunebook.cache.errors import DatabaseError
+from tunebook.cache.live.doorbell import Bell
 from tunebook.cache.queue.fleet import ServedBoard
 from tunebook.cache.store import Store
 from tunebook.tuner.compiler import compiler_text
@@ -50,11 +51,13 @@ def run_fleet_worker(
     *,
     stop: threading.Event,
     name: str | None = None,
+    bell: Bell | None = None,
 ) -> bool:
     """Serves jobs until `stop` is set; then gives back what it holds and leaves within seconds.
 
     Gives whether all of its threads ended; where one is stuck in native code, the process has to be
     ended for it. `name` is the worker's in the database (None: made from the host and the process).
+    `bell` wakes it when there is work (None: it looks each second).
     Raises TunebookError when this machine cannot build.
     """
     context = FleetContext(
@@ -65,6 +68,7 @@ def run_fleet_worker(
         settings.limits,
         Activity(),
         stop,
+        bell=bell or Bell(),
     )
     return _FleetWorker(context, classes).run()
 
@@ -74,6 +78,7 @@ class _FleetWorker:
         self._context = context
         self._classes = classes
         self._looks = ThreadPoolExecutor(len(classes) or 1, thread_name_prefix="look")
+        self._there: set[str] = set()
         self._builds = SharedBuilds(lambda: open_build_pool(context.settings))
         self._lanes = [
             Lane(context, of_lane, self._builds, loops=loops) for of_lane, loops in _lanes(classes)
@@ -104,7 +109,12 @@ class _FleetWorker:
 
     def _look(self) -> list[ServedBoard]:
         """All at once: a tracker that does not answer must not hold up the beat."""
-        found = self._looks.map(BoardClass.look, self._classes)
+        found = list(self._looks.map(BoardClass.look, self._classes))
+        there = {one.name for one in self._classes if one.is_there}
+        if there - self._there:
+            # There may have been work for it all the time.
+            self._context.bell.hear()
+        self._there = there
         return [board for boards in found for board in boards]
 
     def _watch(self) -> None:

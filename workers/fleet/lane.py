@@ -35,7 +35,6 @@ from tunebook.workers.rounds.round_runner import RoundWatch
 
 _log = logging.getLogger(__name__)
 
-_IDLE_SECONDS = 0.5
 # After something went wrong that may go better later: a database that is away, a board.
 _PAUSE_SECONDS = 5.0
 _STAGE_PAUSE_SECONDS = 30.0
@@ -120,7 +119,8 @@ class Lane:
         self._context.activity.note("")
         self._planner.nothing_to_do()
         self._benches.give_boards_back()
-        self._context.stop.wait(_IDLE_SECONDS)
+        bell = self._context.bell
+        bell.wait(bell.look_seconds, self._context.stop)
 
     def _log_unless_stopping(self, error: TunebookError) -> None:
         if not self._context.stop.is_set():

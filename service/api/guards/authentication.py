@@ -11,7 +11,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from tunebook.cache.access.hashed_secrets import secret_hash
 from tunebook.cache.access.tokens import Token, Tokens
 from tunebook.cache.storage.revisions import Revision, RevisionWatch
-from tunebook.service.api.guards.rates import Rate
+from tunebook.service.api.guards.shared_rate import SharedRate
 from tunebook.service.api.problems.problems import Problem
 
 API = "/api/"
@@ -61,8 +61,8 @@ class Authentication:
         *,
         tokens: Tokens,
         revisions: RevisionWatch,
-        token_rate: Rate,
-        address_rate: Rate,
+        token_rate: SharedRate,
+        address_rate: SharedRate,
     ) -> None:
         self._app = app
         self._known = KnownTokens(tokens)
@@ -87,20 +87,20 @@ class Authentication:
 
     async def _identify(self, scope: Scope, secret: str | None) -> Token | None:
         if secret is None:
-            self._hold_address(scope)
+            await self._hold_address(scope)
             return None
         revision = await self._revision()
         sha256 = secret_hash(secret)
         token = self._known.remembered(sha256, revision.tokens)
         if token is None:
             # Before the database is asked: whoever guesses is held to a rate.
-            self._hold_address(scope)
+            await self._hold_address(scope)
             token = await self._known.find(sha256, revision.tokens)
         if token is None:
             raise _unauthorized("this token is not known here; `tunebook token create` makes one")
         if token.revoked_at is not None:
             raise _unauthorized(f"the token {token.name!r} ({token.prefix}...) was revoked")
-        wait = self._token_rate.wait(token.id)
+        wait = await self._token_rate.wait(token.id)
         if wait:
             raise _too_many(f"the token {token.name!r} asks too often", wait)
         scope.setdefault("state", {})["revision"] = revision
@@ -119,10 +119,10 @@ class Authentication:
             return self._revisions.now()
         return await run_in_threadpool(self._revisions.now)
 
-    def _hold_address(self, scope: Scope) -> None:
+    async def _hold_address(self, scope: Scope) -> None:
         client = scope.get("client")
         address = client[0] if client else ""
-        wait = self._address_rate.wait(address)
+        wait = await self._address_rate.wait(address)
         if wait:
             raise _too_many(f"{address} asks too often without a good token", wait)
 

@@ -42,3 +42,8 @@ class Rate:
         if len(self._paid_off) > self._clients:
             self._paid_off.popitem(last=False)
         return 0.0
+
+    def give_back(self, client: Hashable) -> None:
+        """A request that was counted is not let through after all."""
+        if client in self._paid_off:
+            self._paid_off[client] -= self._interval

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
-from tunebook.service.mending import DATABASE_VARIABLE
+from tunebook.service.mending import DATABASE_VARIABLE, REDIS_VARIABLE
 
 _log = logging.getLogger(__name__)
 
@@ -42,6 +42,7 @@ class EmbeddedWorkers:
         *,
         db: str | None,
         models: str | None,
+        redis: str | None = None,
         boards: Sequence[str] = (),
         tracker: str | None = None,
         pauses: RestartPauses | None = None,
@@ -52,8 +53,9 @@ class EmbeddedWorkers:
             *(sys.executable, "-m", "tunebook.service.cli", "worker", "--until-input-ends"),
             *(word for name, value in options if value for word in (name, value)),
         ]
-        # The database's address may hold a password, which a command line shows to everybody.
-        environment = {**os.environ, **({DATABASE_VARIABLE: db} if db else {})}
+        # Addresses may hold passwords, which a command line shows to everybody.
+        addresses = {DATABASE_VARIABLE: db, REDIS_VARIABLE: redis}
+        environment = {**os.environ, **{name: url for name, url in addresses.items() if url}}
         limits = pauses or RestartPauses()
         self._workers = [
             EmbeddedWorker(number, command, environment, limits) for number in range(1, count + 1)

@@ -24,7 +24,7 @@ from tunebook.service.api.guards.dependencies import (
     get_settings,
     get_stopping,
 )
-from tunebook.service.api.job_event_feed import JobEventFeed
+from tunebook.service.api.job_event_feed import FollowedJob, JobEventFeed
 from tunebook.service.api.problems.problems import Problem
 from tunebook.service.api.settings import Settings
 
@@ -132,20 +132,22 @@ class _Stream:
         yield f"retry: {_RETRY_MILLISECONDS}\n\n"
         stopped = asyncio.create_task(self._stopping.wait())
         try:
-            while not self._stopping.is_set():
-                try:
-                    events, has_ended = await run_in_threadpool(self._read, after)
-                except DatabaseError as error:
-                    # Its client comes again, and goes on where it was.
-                    _log.warning("a stream ends", extra={"job": self._job_id, "error": str(error)})
-                    return
-                for event in events:
-                    yield _event_text(event)
-                    after = event.number
-                if has_ended:
-                    return
-                if not events and not await self._wait(after, stopped):
-                    yield ": nothing new\n\n"
+            with self._feed.follow(self._job_id) as followed:
+                while not self._stopping.is_set():
+                    try:
+                        events, has_ended = await run_in_threadpool(self._read, after)
+                    except DatabaseError as error:
+                        # Its client comes again, and goes on where it was.
+                        told = {"job": self._job_id, "error": str(error)}
+                        _log.warning("a stream ends", extra=told)
+                        return
+                    for event in events:
+                        yield _event_text(event)
+                        after = event.number
+                    if has_ended:
+                        return
+                    if not events and not await self._wait(followed, after, stopped):
+                        yield ": nothing new\n\n"
         finally:
             stopped.cancel()
 
@@ -157,11 +159,9 @@ class _Stream:
         reached = events[-1].number if events else after
         return events, job.state in ENDED and reached >= job.last_event
 
-    async def _wait(self, after: int, stopped: asyncio.Task[Any]) -> bool:
+    async def _wait(self, followed: FollowedJob, after: int, stopped: asyncio.Task[Any]) -> bool:
         """Whether there is news before the next heartbeat is due, or the coordinator stops."""
-        news = asyncio.create_task(
-            self._feed.wait_for_news(self._job_id, after, self._heartbeat_seconds)
-        )
+        news = asyncio.create_task(followed.wait_for_news(after, self._heartbeat_seconds))
         try:
             await asyncio.wait({news, stopped}, return_when=asyncio.FIRST_COMPLETED)
             return not news.done() or news.result()

@@ -9,6 +9,7 @@ from fastapi import APIRouter, Request
 from pydantic import BaseModel
 
 from tunebook.cache.errors import TunebookError
+from tunebook.cache.live.live import Live
 from tunebook.service.api.problems.problems import Problem
 from tunebook.service.api.processes.worker_processes import WorkerProcesses
 
@@ -23,11 +24,13 @@ class LiveDocument(BaseModel):
 
 
 class PartDocument(BaseModel):
-    """A part of the coordinator; `detail` says what it lacks."""
+    """A part of the coordinator; `detail` says what it lacks. Requests are answered without one
+    that is degraded, only slower."""
 
     name: str
     ready: bool
     detail: str
+    degraded: bool = False
 
 
 class ReadyDocument(BaseModel):
@@ -52,6 +55,7 @@ def say_ready(request: Request) -> ReadyDocument:
         _part("schema", state.store.check_schema, "it is of another version, or unreadable"),
         _part("models", state.model_files.check, "the place of the models cannot be used"),
         _workers_part(state.workers),
+        *_redis_part(state.live),
     ]
     lacking = [part for part in parts if not part.ready]
     if lacking:
@@ -73,6 +77,14 @@ def _part(name: str, check: Callable[[], None], otherwise: str) -> PartDocument:
         _log.warning("a part is not ready", extra={"part": name, "error": str(error)})
         return PartDocument(name=name, ready=False, detail=f"{otherwise}; the log says why")
     return PartDocument(name=name, ready=True, detail="")
+
+
+def _redis_part(live: Live) -> list[PartDocument]:
+    """Nothing needs it; where none is given there is nothing to tell."""
+    if not live.has_redis:
+        return []
+    detail = "" if live.is_up else "it is away, and everything goes on without; the log says why"
+    return [PartDocument(name="redis", ready=True, detail=detail, degraded=bool(detail))]
 
 
 def _workers_part(workers: WorkerProcesses | None) -> PartDocument:
