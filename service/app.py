@@ -15,6 +15,7 @@ from fastapi.routing import APIRoute
 from tunebook.cache.live.live import Live
 from tunebook.cache.model_files import ModelFiles
 from tunebook.cache.store import Store
+from tunebook.service.api.fleet_metrics import FleetMetrics
 from tunebook.service.api.guards.authentication import OPENAPI, Authentication
 from tunebook.service.api.guards.limits import BodyLimits
 from tunebook.service.api.guards.request_log import RequestLog
@@ -115,6 +116,7 @@ def create_app(
     app.state.live = live or Live.open(None)
     store.follow(app.state.live.tell)
     app.state.metrics.also_collect(LiveMetrics(app.state.live))
+    app.state.metrics.also_collect(FleetMetrics(store.fleet.served))
     app.state.event_feed = JobEventFeed(store.queue.last_events, app.state.live)
     app.state.scripts = Scripts(store)
     app.state.command_runner = CommandRunner(store)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from typing import Any
@@ -15,7 +15,7 @@ from tunebook.cache.queue.leases import Holder, Lease, LeaseObserver
 from tunebook.cache.storage.database import Database
 from tunebook.cache.storage.identities import insert_missing
 from tunebook.cache.storage.moments import now
-from tunebook.cache.storage.tables import WorkerRow
+from tunebook.cache.storage.tables import OPEN, JobRow, WorkerRow
 
 
 @dataclass(frozen=True)
@@ -40,6 +40,15 @@ class WorkerPresence:
     activity: str
     compiler: str
     started_at: datetime
+
+
+@dataclass(frozen=True)
+class ServedFleet:
+    """How many workers are alive, and how many boards they have of each class; 0 of one that an
+    open submitted job wants."""
+
+    workers: int
+    boards: Mapping[str, int]
 
 
 class Fleet:
@@ -90,6 +99,17 @@ class Fleet:
         """Those that are alive, by name."""
         with self._database.reading() as session:
             return tuple(map(_presence, self._alive(session)))
+
+    def served(self) -> ServedFleet:
+        """How many are alive, and how many boards they have; one that several have counts once."""
+        wanted = select(JobRow.board_class).where(JobRow.state == OPEN, JobRow.submitted).distinct()
+        with self._database.reading() as session:
+            alive = self._alive(session)
+            boards = dict.fromkeys(session.scalars(wanted), 0)
+        seen = {(one["board_class"], one["board"]) for row in alive for one in row.boards}
+        for board_class, _ in seen:
+            boards[board_class] = boards.get(board_class, 0) + 1
+        return ServedFleet(len(alive), boards)
 
     def served_classes(self, session: Session) -> frozenset[str]:
         """The board classes of all workers that are alive."""

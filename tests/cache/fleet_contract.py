@@ -11,7 +11,7 @@ from processes import start
 from queue_samples import SERVED, claim_split, recover, split, submit
 from store_contract import StoreFixtures
 
-from tunebook.cache.queue.fleet import ServedBoard
+from tunebook.cache.queue.fleet import ServedBoard, ServedFleet
 from tunebook.cache.queue.submissions import JobState
 from tunebook.cache.storage.moments import now
 from tunebook.cache.store import Store
@@ -37,6 +37,16 @@ class FleetContract(StoreFixtures):
         assert worker.started_at.tzinfo is not None
         served = [serves(store, name) for name in (BOARD, "rpi5", "rpi6")]
         assert served == [True, True, False]
+
+    def test_boards_are_counted_once_and_classes_that_wait_have_none(self, store: Store) -> None:
+        other = ServedBoard("rpi5", "board-2", emulated=False, cores=4)
+        store.fleet.announce("first", [SERVED, other])
+        store.fleet.announce("second", [SERVED])
+        assert store.fleet.served() == ServedFleet(2, {BOARD: 1, "rpi5": 1})
+        store.fleet.leave("first")
+        store.fleet.leave("second")
+        submit(store)
+        assert store.fleet.served() == ServedFleet(0, {BOARD: 0})
 
     def test_what_is_announced_last_holds(self, store: Store) -> None:
         store.fleet.announce("worker", [SERVED], "idle")
