@@ -41,7 +41,8 @@ _TRACKER_SECONDS = 3.0
 class BoardClass:
     """Boards of one class. `look` says which are there; `open` gives the way to them, for as long
     as this object is not closed; `on_this_machine` that what else runs on its processor disturbs
-    them; `needs` which CPU features, by LLVM's names, a board must have for a target."""
+    them, `opens_boards` that opening it starts them; `needs` which CPU features, by LLVM's names, a
+    board must have for a target."""
 
     def __init__(
         self,
@@ -51,11 +52,13 @@ class BoardClass:
         misfit: Callable[[Target], str | None],
         *,
         on_this_machine: bool,
+        opens_boards: bool = False,
         needs: Callable[[Target], frozenset[str]] = lambda _: frozenset(),
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self.name = name
         self.on_this_machine = on_this_machine
+        self.opens_boards = opens_boards
         self._opens = opens
         self._looks = looks
         self._misfit = misfit
@@ -97,9 +100,24 @@ class BoardClass:
             return str(error)
         return self._misfit(target)
 
+    @property
+    def boards_there(self) -> tuple[ServedBoard, ...]:
+        """The boards that were there when it was looked last."""
+        return self._there
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it was opened."""
+        return self._address is not None
+
     def open(self, target: Target) -> BoardAddress:
         """The way to the boards that run a target's code. Raises BoardError, and is then away for
         a while."""
+        return replace(self.reach(), features=self._needs(target))
+
+    def reach(self) -> BoardAddress:
+        """The way to its boards, whatever they run. Raises BoardError, and is then away for a
+        while."""
         with self._lock:
             if self._address is None:
                 try:
@@ -107,7 +125,7 @@ class BoardClass:
                 except BoardError:
                     self.is_lost()
                     raise
-            return replace(self._address, features=self._needs(target))
+            return self._address
 
     def is_lost(self) -> None:
         """No board could be had: nobody is told of this class for a while."""
@@ -183,6 +201,7 @@ def _local(cores: int) -> BoardClass:
         lambda: [board],
         misfit,
         on_this_machine=True,
+        opens_boards=True,
     )
 
 
@@ -194,7 +213,14 @@ def _emulated() -> BoardClass:
             return None
         return f"the emulated board is an AArch64 one, and cannot run {target}"
 
-    return BoardClass(EMULATED_CLASS, emulated_board, lambda: [board], misfit, on_this_machine=True)
+    return BoardClass(
+        EMULATED_CLASS,
+        emulated_board,
+        lambda: [board],
+        misfit,
+        on_this_machine=True,
+        opens_boards=True,
+    )
 
 
 def _remote(name: str, tracker: TrackerAddress) -> BoardClass:
