@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import numpy as np
+import pytest
 
 from tunebook.cache.keys import ScheduleKey
 from tunebook.cache.records import Candidate, ErrorClass, Measurement, Record
+from tunebook.tuner.search import cost_model
 from tunebook.tuner.search.cost_model import CostModel, Sample, sample_of
 from tunebook.tuner.trials.timing import INSTRUCTIONS
 
@@ -87,6 +91,35 @@ def test_a_slow_workload_does_not_drag_down_a_fast_one() -> None:
     unseen = sorted(_samples("slow", 40, 1.0, seed=3), key=lambda one: one.seconds or 0.0)
     scores = _scores(model, unseen)
     assert np.mean(scores[:10]) > np.mean(scores[-10:])
+
+
+def test_a_search_takes_each_modules_features_once_and_none_of_what_is_known(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    model = CostModel(threads=1, seed=1)
+    model.learn(_samples("a", 200, 1e-3, seed=1))
+    inner = model.tvm_model._inst
+    rows = {name: one.features for name, one in zip("abc", _samples("a", 3, 1.0, 2), strict=True)}
+    extracted: list[list[str]] = []
+
+    def extract(_: object, candidates: list[SimpleNamespace]) -> list[SimpleNamespace]:
+        extracted.append([one.sch.mod for one in candidates])
+        return [SimpleNamespace(numpy=lambda name=name: rows[name]) for name in extracted[-1]]
+
+    def predict(names: str) -> list[float]:
+        candidates = [SimpleNamespace(sch=SimpleNamespace(mod=name)) for name in names]
+        return inner.predict(None, candidates).tolist()
+
+    monkeypatch.setattr(cost_model, "module_hash", lambda module: module)
+    monkeypatch.setattr(inner, "extractor", SimpleNamespace(extract_from=extract))
+    model.put_last(frozenset("c"))
+    a, known, again, b = predict("acab")
+    assert predict("ba") == [b, a]
+    assert (known, again) == (0.0, a)
+    assert extracted == [["a", "b"]]
+    model.put_last(frozenset())
+    assert predict("c")[0] > 0
+    assert extracted[1:] == [["c"]]
 
 
 def test_a_group_of_failures_alone_does_not_train_it() -> None:
