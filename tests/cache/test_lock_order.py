@@ -7,7 +7,18 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import pytest
-from cache_samples import A76, TRACE, conv, model_of, propose_all, start_job
+from cache_samples import (
+    A76,
+    TRACE,
+    candidates,
+    claim_new_round,
+    conv,
+    measure,
+    model_of,
+    propose_all,
+    start_job,
+)
+from drift_contract import FIRST, by, learn, refer, suspect_names
 from queue_samples import claim_new_searched, submit, submit_searched
 from sqlalchemy import Connection, create_engine, text
 
@@ -25,8 +36,8 @@ _COPIED = """
     board_state, run_seconds, created_at, feature_columns, trace
 """
 _STORE_MODULE = f"""
-    INSERT INTO records ({_COPIED}, module_hash, source)
-    SELECT {_COPIED}, 'module', 'search' FROM records
+    INSERT INTO records ({_COPIED}, module_hash, source, suspect)
+    SELECT {_COPIED}, 'module', 'search', false FROM records
 """
 
 _ADDED = """
@@ -152,6 +163,61 @@ def test_a_job_joins_a_budget_while_trials_are_reserved_of_it(postgresql_url: st
             _wait_for_somebody_waiting(claiming)
             claiming.execute(text("UPDATE job_event_heads SET last = last"))
         assert store.queue.job(joined.result()).budget == store.queue.job(job).budget
+    engine.dispose()
+
+
+def test_a_result_that_arrives_while_its_board_is_judged_is_judged_with_it(
+    postgresql_url: str,
+) -> None:
+    engine = create_engine(parse_url(postgresql_url))
+    with Store.open(postgresql_url) as store, ThreadPoolExecutor(1) as thread:
+        learn(store)
+        claimed = claim_new_round(store, start_job(store), size=1)
+        (slot,) = store.store_candidates(claimed.id, claimed.epoch, candidates("a"))
+        result = by(FIRST, 1e-3)
+        with engine.begin() as judging:
+            # The steps of note_reference: the board, the workloads, the records.
+            judging.execute(text("UPDATE boards SET quarantine = 'it drifted'"))
+            stored = thread.submit(
+                store.store_result, claimed.id, claimed.epoch, slot.number, result
+            )
+            _wait_for_somebody_waiting(judging)
+            judging.execute(text("SELECT * FROM workloads FOR UPDATE"))
+            judging.execute(text("UPDATE records SET suspect = true"))
+        assert store.record(stored.result().record_id).suspect
+    engine.dispose()
+
+
+def test_a_board_is_judged_with_a_result_that_is_just_being_stored(postgresql_url: str) -> None:
+    engine = create_engine(parse_url(postgresql_url))
+    with Store.open(postgresql_url) as store, ThreadPoolExecutor(1) as thread:
+        learn(store)
+        measure(store, conv(), {"before": by(FIRST, 1e-3)})
+        refer(store, 1.0, 2.0)
+        with engine.begin() as storing:
+            # The steps of store_result: how the board stands, the record.
+            storing.execute(text("SELECT * FROM boards FOR SHARE"))
+            judged = thread.submit(refer, store, 2.0)
+            _wait_for_somebody_waiting(storing)
+            storing.execute(text(_STORE_MODULE))
+        assert judged.result() != ""
+        assert suspect_names(store) == {"module"}
+    engine.dispose()
+
+
+def test_a_board_is_judged_while_a_record_of_it_is_verified(postgresql_url: str) -> None:
+    engine = create_engine(parse_url(postgresql_url))
+    with Store.open(postgresql_url) as store, ThreadPoolExecutor(1) as thread:
+        learn(store)
+        measure(store, conv(), {"a": by(FIRST, 1e-3)})
+        refer(store, 2.0)
+        with engine.begin() as verifying:
+            # The steps of mark_verified: the workload, the record, what is served.
+            verifying.execute(text("SELECT * FROM workloads FOR UPDATE"))
+            judged = thread.submit(refer, store, 2.0)
+            _wait_for_somebody_waiting(verifying)
+            verifying.execute(text("UPDATE records SET verified = true"))
+        assert judged.result() != ""
     engine.dispose()
 
 

@@ -42,6 +42,22 @@ def test_a_coordinator_tells_what_it_did(make_client: MakeClient) -> None:
     assert set(samples(response.text, "tunebook_open_rounds")) == {("claimed",), ("free",)}
 
 
+def test_boards_in_quarantine_and_suspect_records_are_told_by_class(store: Store) -> None:
+    store.boards.note_reference(BOARD, "board-1", [1e-3], {})
+    metrics = Metrics(store.watch_activity().read, scrape_seconds=0)
+    names = ("tunebook_quarantined_boards", "tunebook_suspect_records")
+    assert [rendered(metrics, name) for name in names] == [{}, {}]
+    for seconds in (1e-3, 1e-3, 1e-3, 1e-3):
+        store.boards.note_reference(BOARD, "board-1", [seconds], {})
+    measure(store, conv(), {"a": success(1.0), "b": success(2.0)})
+    for seconds in (2e-3, 2e-3):
+        store.boards.note_reference(BOARD, "board-1", [seconds], {})
+    assert [rendered(metrics, name) for name in names] == [{(BOARD,): 1}, {(BOARD,): 2}]
+    for seconds in (1e-3, 1e-3):
+        store.boards.note_reference(BOARD, "board-1", [seconds], {})
+    assert rendered(metrics, names[0]) == {}
+
+
 def test_what_workers_store_and_pipelines_ask_is_told(
     make_client: MakeClient, store: Store
 ) -> None:

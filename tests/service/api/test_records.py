@@ -55,6 +55,8 @@ class TestRecords:
             ({"failed": "false"}, ["slow", "fast"]),
             ({"verified": "true"}, ["fast"]),
             ({"source": "import"}, []),
+            ({"suspect": "true"}, []),
+            ({"suspect": "false", "verified": "false"}, ["broken", "slow"]),
             ({"source": "search", "verified": "false", "failed": "false"}, ["slow"]),
         ],
     )
@@ -63,6 +65,21 @@ class TestRecords:
     ) -> None:
         listed = client.get("/api/v1/records", params=query).json()
         assert [one["id"] for one in listed["items"]] == [ids[name] for name in names]
+
+    def test_a_record_of_a_board_that_had_drifted_says_so(
+        self, client: TestClient, store: Store, ids: dict[str, int]
+    ) -> None:
+        for seconds in (1e-3, 1e-3, 1e-3, 1e-3, 1e-3):
+            store.boards.note_reference(BOARD, "board-1", [seconds], {})
+        made = measure(store, conv(), {"doubtful": success(3e-3)})
+        for seconds in (2e-3, 2e-3):
+            store.boards.note_reference(BOARD, "board-1", [seconds], {})
+        (listed,) = client.get("/api/v1/records", params={"suspect": "true"}).json()["items"]
+        assert (listed["id"], listed["suspect"]) == (made["doubtful"], True)
+        found = client.get(f"/api/v1/records/{made['doubtful']}", params={"script": "false"})
+        assert found.json()["suspect"] is True
+        (first, *_) = client.get("/api/v1/records", params={"suspect": "false"}).json()["items"]
+        assert (first["module_hash"], first["suspect"]) == ("broken", False)
 
     def test_pages_go_on_where_the_one_before_ended(
         self, client: TestClient, ids: dict[str, int]
