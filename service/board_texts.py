@@ -29,9 +29,8 @@ def state_text(board: BoardDocument) -> str:
     since = f"silent since {moment_text(board.reported_at)}"
     if board.state is Standing.SILENT:
         return since
-    if board.silent:
-        return f"{board.state.value}, {since}"
-    return board.state.value
+    state = str(board.state.value)
+    return f"{state}, {since}" if board.silent else state
 
 
 def note(board: BoardDocument) -> str:

@@ -13,6 +13,7 @@ from tunebook.cache.keys import ScheduleKey
 from tunebook.cache.likeness import NO_HINTS, LookupHints
 from tunebook.cache.mending_trials import TRIALS_A_MISS
 from tunebook.cache.misses import LookupAnswer, Miss
+from tunebook.cache.queue.submissions import is_emulated
 from tunebook.cache.records import Model
 from tunebook.cache.remote.schedule_cache import ScheduleCache
 from tunebook.cache.storage.database import parse_url
@@ -21,6 +22,7 @@ from tunebook.cache.storage.database import parse_url
 _ON_BOARDS = (["tunebook", "tune"], ["tunebook", "migrate"])
 _SUBMIT = ["tunebook", "submit"]
 _TRIALS = "--trials"
+_OWN_MACHINE = "local"
 DATABASE_VARIABLE = "TUNEBOOK_DATABASE_URL"
 REDIS_VARIABLE = "TUNEBOOK_REDIS_URL"
 
@@ -31,6 +33,14 @@ class Boards:
 
     board_class: str
     tracker: str | None = None
+
+
+def named_boards(board_class: str | None) -> Boards | None:
+    """The boards of a class that was named, as a command needs them: none for this machine; where
+    the tracker of others is, only the user knows."""
+    if board_class is None or board_class == _OWN_MACHINE:
+        return None
+    return Boards(board_class, None if is_emulated(board_class) else "HOST:PORT")
 
 
 @dataclass(frozen=True)

@@ -137,8 +137,9 @@ def _table(rows: list[tuple[BoardClassDocument, BoardDocument]]) -> Table:
     table = Table()
     told = [column for column in BOARD_COLUMNS if any(column.show(*row) for row in rows)]
     for column in told:
-        justify = "right" if column.is_number else "left"
-        table.add_column(column.title, justify=justify, overflow="fold")
+        table.add_column(
+            column.title, justify="right" if column.is_number else "left", overflow="fold"
+        )
     for row in rows:
         # As text: in a plain string Rich would follow what looks like its markup.
         table.add_row(*(Text(printable(column.show(*row))) for column in told))

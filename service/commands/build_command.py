@@ -12,16 +12,18 @@ from pydantic import BaseModel
 from tunebook.cache.errors import ExitCode
 from tunebook.cache.misses import LookupAnswer, ScheduleMissError
 from tunebook.cache.remote.miss_documents import MissDocument, miss_document
+from tunebook.service.commands.class_target import completed_target
 from tunebook.service.commands.models import choose, open_model
 from tunebook.service.commands.options import (
     AcceptEmulated,
     AsJson,
+    ClassOfTarget,
+    CompletableTarget,
     DatabaseUrl,
     LayoutChoice,
     ModelPath,
     Server,
     Shapes,
-    TargetText,
     chosen_server,
     open_cache,
 )
@@ -54,15 +56,16 @@ class BuildDocument(BaseModel):
 
 def build(
     model: ModelPath,
-    target: TargetText,
     output: Annotated[
         Path, typer.Option("-o", "--output", metavar="OUT", help="The library, OUT.so or OUT.")
     ],
+    target: CompletableTarget = None,
     on_miss: Annotated[
         OnMiss, typer.Option("--on-miss", help="Refuse, or build with untuned code and say so.")
     ] = OnMiss.ERROR,
     shape: Shapes = None,
     layout: LayoutChoice = None,
+    boards: ClassOfTarget = None,
     accept_emulated: AcceptEmulated = False,
     db: DatabaseUrl = None,
     server: Server = None,
@@ -70,7 +73,7 @@ def build(
 ) -> int:
     """Compile a model with the schedules of the cache; a miss is an error with its reasons."""
     asked = chosen_server(db, server)
-    opened = open_model(model, target, shape)
+    opened = open_model(model, completed_target(target, boards, db, asked), shape, boards)
     # Only here: `tunebook --help` should not wait for TVM.
     from tunebook.tuner.builds.compile_model import compile_model
 

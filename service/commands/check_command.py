@@ -17,10 +17,12 @@ from tunebook.cache.errors import ExitCode, TunebookError
 from tunebook.cache.misses import LookupAnswer, Miss, MissGroup, groups
 from tunebook.cache.remote.miss_documents import MissDocument, miss_document
 from tunebook.service.commands.checked_models import CheckedModel, Question, ask, checked_model
+from tunebook.service.commands.class_target import completed_target
 from tunebook.service.commands.github_annotations import annotation, runs_on_github
 from tunebook.service.commands.options import (
     AcceptEmulated,
     AsJson,
+    ClassOfTarget,
     DatabaseUrl,
     Server,
     Shapes,
@@ -28,7 +30,12 @@ from tunebook.service.commands.options import (
     open_store,
 )
 from tunebook.service.given_targets import target_text
-from tunebook.service.mending import CommandOptions, database_to_name, fill_in_all
+from tunebook.service.mending import (
+    CommandOptions,
+    database_to_name,
+    fill_in_all,
+    named_boards,
+)
 from tunebook.service.output import (
     print_error,
     print_json,
@@ -83,9 +90,10 @@ def check(
         typer.Argument(metavar="MODEL...", help="Model files, or the SHA-256 of model files."),
     ],
     target: Annotated[
-        list[str],
+        list[str] | None,
         typer.Option("--target", help="What they are built for, as `build` takes it; repeatable."),
-    ],
+    ] = None,
+    boards: ClassOfTarget = None,
     min_hit_rate: Annotated[
         float,
         typer.Option(
@@ -119,7 +127,8 @@ def check(
     annotations = sys.stderr if as_json else sys.stdout
     try:
         asked = chosen_server(db, server)
-        checked = _check(models, target, shape, compiler, accept_emulated, asked, db)
+        texts = _targets(target or [None], boards, asked, db)
+        checked = _check(models, texts, shape, compiler, accept_emulated, boards, asked, db)
     except TunebookError as error:
         if on_github:
             print(annotation("error", "tunebook check could not ask", str(error)), file=annotations)
@@ -139,12 +148,21 @@ def check(
     return ExitCode.MISS
 
 
+def _targets(
+    given: Sequence[str | None], board_class: str | None, server: str | None, db: str | None
+) -> list[str]:
+    """The canonical texts of the targets, each once, completed by a class where one is named."""
+    whole = (completed_target(spelling, board_class, db, server) for spelling in given)
+    return list(dict.fromkeys(map(target_text, whole)))
+
+
 def _check(
     models: Sequence[str],
     targets: Sequence[str],
     shape: Sequence[str] | None,
     compiler: str | None,
     accept_emulated: bool,
+    board_class: str | None,
     server: str | None,
     db: str | None,
 ) -> list[_Checked]:
@@ -154,13 +172,12 @@ def _check(
 
     question = Question(parse_shape_options(shape or []), compiler, accept_emulated)
     wanted = [checked_model(given) for given in models]
-    texts = list(dict.fromkeys(target_text(spelling) for spelling in targets))
     checked = []
     with open_store(db, read_only=True) if server is None else Client(server) as cache:
         for model in wanted:
-            for text in texts:
+            for text in targets:
                 answer = ask(cache, model, text, question)
-                misses = _mendable(answer.misses, model, shape, db, server)
+                misses = _mendable(answer.misses, model, shape, board_class, db, server)
                 checked.append(_Checked(model, text, answer, misses))
     return checked
 
@@ -169,6 +186,7 @@ def _mendable(
     misses: Sequence[Miss],
     model: CheckedModel,
     shape: Sequence[str] | None,
+    board_class: str | None,
     db: str | None,
     server: str | None,
 ) -> tuple[Miss, ...]:
@@ -180,6 +198,7 @@ def _mendable(
         Path(path.stem),
         tuple(shape or ()),
         None if server is not None else database_to_name(db),
+        named_boards(board_class),
         server=server,
     )
     return fill_in_all(misses, options)

@@ -13,6 +13,7 @@ from tunebook.cache.errors import ExitCode, UsageError
 from tunebook.cache.misses import LookupAnswer, ScheduleMissError
 from tunebook.cache.records import Schedule
 from tunebook.cache.remote.miss_documents import MissDocument, miss_document
+from tunebook.service.commands.class_target import completed_target
 from tunebook.service.commands.explanation import (
     Near,
     NearDocument,
@@ -24,12 +25,13 @@ from tunebook.service.commands.models import choose, open_model
 from tunebook.service.commands.options import (
     AcceptEmulated,
     AsJson,
+    ClassOfTarget,
+    CompletableTarget,
     DatabaseUrl,
     LayoutChoice,
     ModelPath,
     Server,
     Shapes,
-    TargetText,
     chosen_server,
     open_cache,
     open_store,
@@ -67,9 +69,10 @@ class LookupDocument(BaseModel):
 
 def lookup(
     model: ModelPath,
-    target: TargetText,
+    target: CompletableTarget = None,
     shape: Shapes = None,
     layout: LayoutChoice = None,
+    boards: ClassOfTarget = None,
     accept_emulated: AcceptEmulated = False,
     explain: Annotated[
         bool, typer.Option("--explain", help="Show everything that is stored near a miss.")
@@ -82,7 +85,7 @@ def lookup(
     asked = chosen_server(db, server)
     if explain and asked is not None:
         raise UsageError("--explain reads a database, and a coordinator was named; give its --db")
-    opened = open_model(model, target, shape)
+    opened = open_model(model, completed_target(target, boards, db, asked), shape, boards)
     # Only here: `tunebook --help` should not wait for TVM.
     from tunebook.tuner.splitting.prepare import prepare
     from tunebook.tuner.splitting.split import split_model

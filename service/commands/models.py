@@ -10,7 +10,12 @@ from typing import TYPE_CHECKING
 from tunebook.cache.remote.schedule_cache import ScheduleCache
 from tunebook.cache.targets import Target
 from tunebook.service.commands.options import Layout
-from tunebook.service.mending import Boards, CommandOptions, database_to_name
+from tunebook.service.mending import (
+    Boards,
+    CommandOptions,
+    database_to_name,
+    named_boards,
+)
 
 if TYPE_CHECKING:
     from tunebook.tuner.importing.imported_model import ImportedModel
@@ -19,12 +24,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class OpenedModel:
-    """A model with the target to look up or build it for; `shapes` as they were given."""
+    """A model with the target to look up or build it for; `shapes` as they were given, and so the
+    class of boards, where one was."""
 
     path: Path
     shapes: tuple[str, ...]
     target: Target
     imported: ImportedModel
+    board_class: str | None = None
 
     def options(
         self,
@@ -45,10 +52,13 @@ class OpenedModel:
             accept_emulated=accept_emulated,
             output=output,
             server=server,
+            board_class=self.board_class,
         )
 
 
-def open_model(path: Path, target: str, shapes: Sequence[str] | None) -> OpenedModel:
+def open_model(
+    path: Path, target: str, shapes: Sequence[str] | None, board_class: str | None = None
+) -> OpenedModel:
     """Reads the model file of a local command line, which is trusted. Raises TargetError,
     ModelError and UsageError."""
     # Only here: `tunebook --help` should not wait for TVM.
@@ -59,7 +69,7 @@ def open_model(path: Path, target: str, shapes: Sequence[str] | None) -> OpenedM
     resolved = resolve_target(target)
     given = tuple(shapes or ())
     imported = read_model(path, parse_shape_options(given), trust_pickles=True)
-    return OpenedModel(path, given, resolved, imported)
+    return OpenedModel(path, given, resolved, imported, board_class)
 
 
 def mending_options(
@@ -72,6 +82,7 @@ def mending_options(
     accept_emulated: bool,
     output: Path | None = None,
     server: str | None = None,
+    board_class: str | None = None,
 ) -> CommandOptions:
     """What a mending command for a model needs to know; without an output, one named after the
     model."""
@@ -80,7 +91,7 @@ def mending_options(
         output or Path(path.stem),
         tuple(shapes or ()),
         None if server is not None else database_to_name(db),
-        boards_for(target, accept_emulated=accept_emulated),
+        boards_for(target, accept_emulated=accept_emulated, board_class=board_class),
         layout_to_name(choices),
         server,
     )
@@ -109,14 +120,18 @@ def layout_to_name(choices: Choices) -> str | None:
     return choices.layout if str(choices) else None
 
 
-def boards_for(target: Target, *, accept_emulated: bool) -> Boards | None:
-    """What `tune` must be told of boards: nothing where this machine is one for the target, the
-    emulated one where its times are accepted; which real ones there are, only the user knows."""
+def boards_for(
+    target: Target, *, accept_emulated: bool, board_class: str | None = None
+) -> Boards | None:
+    """What `tune` must be told of boards: those that were named, nothing where this machine is one
+    for the target, the emulated one where its times are accepted; which real ones there are, only
+    the user knows."""
     from tunebook.tuner.llvm_targets import runs_here
-    from tunebook.workers.boards.emulated_board import EMULATED_CLASS
+    from tunebook.workers.boards.guest_server import EMULATED_CLASS
 
-    if runs_here(target):
-        return None
+    named = named_boards(board_class)
+    if named is not None or runs_here(target):
+        return named
     if accept_emulated and target.architecture == "aarch64":
         return Boards(EMULATED_CLASS)
     return Boards("CLASS", "HOST:PORT")

@@ -22,6 +22,7 @@ from tunebook.service.api.problems.problem_types import PROBLEM_TYPES
 from tunebook.service.api.problems.problems import Problem, problem_of
 from tunebook.service.api.settings import Settings
 from tunebook.service.dashboard.asked import Asked
+from tunebook.service.dashboard.board_table import board_table
 from tunebook.service.dashboard.hit_rate_page import hit_rate_page
 from tunebook.service.dashboard.job_rows import job_rows
 from tunebook.service.dashboard.remembered_rates import RememberedRates
@@ -100,6 +101,18 @@ def show_running_jobs(request: Request, store: StoreOf, settings: SettingsOf) ->
     if store.sessions.find(secret, now()) is None:
         return _to_sign_in(request)
     return render("jobs.html", jobs=job_rows(store))
+
+
+@router.get("/boards")
+def show_boards(request: Request, store: StoreOf, settings: SettingsOf) -> Response:
+    """The boards, which the page asks for again by itself."""
+    secret = Cookies(secure=settings.secure).session(request)
+    signed_in = store.sessions.find(secret, now())
+    if signed_in is None:
+        return _to_sign_in(request)
+    return render(
+        "boards.html", table=board_table(store), signed_in=signed_in, csrf=form_code(secret)
+    )
 
 
 @router.get("/sign-in")

@@ -255,7 +255,7 @@ def _latencies(result: JobResult) -> tuple[float, float]:
 def _target_summary(target: NightTarget, results: Sequence[JobResult]) -> TargetSummary:
     return TargetSummary(
         name=target.name,
-        target=results[0].job.target if results else target.target,
+        target=results[0].job.target if results else target.target or "",
         board_class=target.board_class,
         before=_hits([one.before for one in results]),
         after=_hits([one.after for one in results]),

@@ -48,6 +48,41 @@ def test_a_board_class_with_no_cores_is_refused() -> None:
         canonical_target("arm/rk3399", num_cores=0)
 
 
+@pytest.mark.parametrize(
+    ("spelling", "completed"),
+    [
+        ("llvm", "llvm -mtriple=aarch64-linux-gnu -mcpu=cortex-a72 -num-cores=4"),
+        ("llvm -num-cores=2", "llvm -mtriple=aarch64-linux-gnu -mcpu=cortex-a72 -num-cores=2"),
+        (
+            "llvm -mtriple=arm64-unknown-linux-gnu -mattr=+dotprod",
+            "llvm -mtriple=aarch64-linux-gnu -mcpu=cortex-a72 -mattr=+dotprod -num-cores=4",
+        ),
+        (
+            {"kind": "llvm", "mcpu": "cortex-a53"},
+            "llvm -mtriple=aarch64-linux-gnu -mcpu=cortex-a53 -num-cores=4",
+        ),
+        # A processor is one of its architecture.
+        ("llvm -mtriple=x86_64-linux-gnu", "llvm -mtriple=x86_64-linux-gnu -num-cores=4"),
+        (
+            "arm/rk3399",
+            "llvm -mtriple=aarch64-linux-gnu -mcpu=cortex-a72 -mattr=+neon -model=rk3399 "
+            "-num-cores=4",
+        ),
+    ],
+    ids=str,
+)
+def test_a_board_class_supplies_what_a_target_leaves_out(spelling: Any, completed: str) -> None:
+    defaults = {"mtriple": "aarch64-linux-gnu", "mcpu": "cortex-a72", "num-cores": "4"}
+    assert str(canonical_target(spelling, defaults=defaults)) == completed
+
+
+@pytest.mark.parametrize("spelling", ["llvm -mcpu=", "cuda", "llvm -mtriple=", ""])
+def test_what_is_wrong_in_a_target_no_board_class_mends(spelling: str) -> None:
+    defaults = {"mtriple": "aarch64-linux-gnu", "mcpu": "cortex-a72", "num-cores": "4"}
+    with pytest.raises(TargetError):
+        canonical_target(spelling, defaults=defaults)
+
+
 def test_equal_targets_do_not_differ() -> None:
     assert Target.parse(PI4).differences(Target.parse(PI4)) == ()
 

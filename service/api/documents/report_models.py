@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Annotated
 
 from fastapi import Path
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, JsonValue, StringConstraints
 
 from tunebook.cache.board_names import CLASS_PATTERN, LONGEST_NAME, is_board_name
 from tunebook.cache.boards.board_reports import (
@@ -47,7 +47,7 @@ _Features = Annotated[
     list[_Text], Field(max_length=MOST_FEATURES, fail_fast=True), at_most(MOST_FEATURES)
 ]
 
-_EXAMPLE = {
+_EXAMPLE: dict[str, JsonValue] = {
     "cpu_model": "Cortex-A72",
     "mtriple": "aarch64-linux-gnu",
     "mcpu": "cortex-a72",

@@ -6,7 +6,7 @@ from dataclasses import asdict
 from shlex import quote
 from typing import Annotated
 
-from fastapi import APIRouter, Depends
+from fastapi import APIRouter, Depends, Request
 
 from tunebook.cache.board_names import board_address
 from tunebook.service.api.documents.report_models import (
@@ -22,8 +22,21 @@ from tunebook.service.board_documents import BoardClasses, ClassDefaultsDocument
 
 router = APIRouter(tags=["boards"])
 
-BoardAgent = Annotated[Token, Depends(require(Role.BOARD))]
 Admin = Annotated[Token, Depends(require(Role.ADMIN))]
+
+
+async def board_agent(
+    request: Request, token: Annotated[Token, Depends(require(Role.BOARD))]
+) -> Token:
+    """The token of the board that the address names, or of an administrator."""
+    address = board_address(request.path_params["board_class"], request.path_params["name"])
+    if token.role is Role.BOARD and token.board != address:
+        raise Problem(
+            "forbidden",
+            f"the token {token.name!r} is for the board {token.board}, and not for {address}; "
+            f"`tunebook token create NAME --role board --board {quote(address)}` makes one that is",
+        )
+    return token
 
 
 @router.get("/boards", summary="List boards")
@@ -39,12 +52,11 @@ def report_board(
     name: BoardPath,
     report: ReportSubmission,
     store: StoreOf,
-    token: BoardAgent,
+    token: Annotated[Token, Depends(board_agent)],
 ) -> OrdersDocument:
     """What a board's agent says of it, in place of what it said before. The token of a board is for
     that board alone. The first report of a class with a triple sets the class's defaults where
     there are none."""
-    _require_board(token, board_address(board_class, name))
     return OrdersDocument(**asdict(store.boards.report(board_class, name, report.report())))
 
 
@@ -55,13 +67,3 @@ def set_class_defaults(
     """What completes targets that leave out cores, triple or processor and name this class. Jobs
     that were submitted stay as they are."""
     return ClassDefaultsDocument(**asdict(store.boards.set_defaults(name, defaults.defaults())))
-
-
-def _require_board(token: Token, address: str) -> None:
-    """Raises Problem for the token of another board."""
-    if token.role is Role.BOARD and token.board != address:
-        raise Problem(
-            "forbidden",
-            f"the token {token.name!r} is for the board {token.board}, and not for {address}; "
-            f"`tunebook token create NAME --role board --board {quote(address)}` makes one that is",
-        )

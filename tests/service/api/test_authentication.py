@@ -84,7 +84,7 @@ def test_a_route_is_for_the_roles_that_may_do_it(
 
 
 def test_every_route_of_the_api_says_who_may_use_it(make_client: MakeClient) -> None:
-    """Else every token would do; the one of a board is for nothing that is documented here."""
+    """Else every token would do; the one of a board is for nothing but that board."""
     client = make_client(Role.BOARD)
     documented = client.get("/api/v1/openapi.json").json()["paths"]
     assert len(documented) > 10
