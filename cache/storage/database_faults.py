@@ -27,6 +27,7 @@ _FAULTS = (
     ("connection is lost", "has closed the connection; run again once it is up"),
     ("too many clients", "takes no more connections; raise its max_connections"),
     ("remaining connection slots", "takes no more connections; raise its max_connections"),
+    ("timeout expired", "cannot be reached: it does not answer in time; check the server"),
     ("Connection refused", "cannot be reached; check that the server runs at that address"),
     ("connection failed", "cannot be reached; check the address in the URL and the server"),
     ("connection is bad", "cannot be reached; check the address in the URL and the server"),

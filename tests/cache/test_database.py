@@ -26,13 +26,13 @@ from cache_samples import (
     start_job,
     success,
 )
-from first_version import OLD_KEY, OLD_MODEL, first_version
 from processes import run_at_once
+from released_schemas import OLD_KEY, OLD_MODEL, released
 from sqlalchemy import Engine, create_engine, event
 
 from tunebook.cache.errors import DatabaseError
 from tunebook.cache.likeness import UNKNOWN, Likeness
-from tunebook.cache.records import Source, Workload
+from tunebook.cache.records import Workload
 from tunebook.cache.storage import schema
 from tunebook.cache.storage.database import default_path, parse_url, upgrade
 from tunebook.cache.storage.tables import Base
@@ -161,24 +161,17 @@ class TestRefusingADatabase:
         assert "0099" in text and schema.HEAD in text and "tunebook db upgrade" in text
 
     def test_an_older_database_names_the_command_that_mends_it(self, tmp_path: Path) -> None:
-        path = first_version(tmp_path / "old.db")
+        path = str(tmp_path / "old.db")
+        released(path, "0001")
         with pytest.raises(DatabaseError, match=r"schema 0001, older than .*db upgrade"):
             Store.open(str(path))
-
-    def test_an_upgrade_keeps_what_an_older_database_holds(self, tmp_path: Path) -> None:
-        path = first_version(tmp_path / "old.db")
-        assert upgrade(str(path)) == ("0001", schema.HEAD)
-        with Store.open(str(path)) as store:
-            served = store.lookup([OLD_KEY]).hits[OLD_KEY]
-            assert (served.seconds, served.source) == (1e-3, Source.SEARCH)
-            (record,) = store.records(OLD_KEY)
-            assert (record.candidate.origin, record.verified) == ("", True)
 
     def test_what_a_workload_of_before_is_like_is_noted_when_its_model_is_split_again(
         self, tmp_path: Path
     ) -> None:
-        path = first_version(tmp_path / "old.db")
-        upgrade(str(path))
+        path = str(tmp_path / "old.db")
+        released(path, "0001")
+        upgrade(path)
         likeness = Likeness("structure", "anchor", "{}", "[]")
         known = Workload(OLD_KEY.workload, "tir", 1.0, likeness)
         with Store.open(str(path)) as store:
