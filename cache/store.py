@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Collection, Sequence
 
+from tunebook.cache.access import shared_secrets
 from tunebook.cache.access.sessions import Sessions
 from tunebook.cache.access.tokens import Tokens
 from tunebook.cache.boards.boards import Boards
@@ -150,6 +151,12 @@ class Store:
     def place(self) -> str:
         """A short text that tells this database apart from others that share a Redis with it."""
         return self._database.place()
+
+    def shared_secret(self, name: str) -> bytes:
+        """A secret of 32 bytes for one use that all who may write to this database share; made when
+        it is first asked for."""
+        with self._database.writing() as session:
+            return shared_secrets.shared_secret(session, name)
 
     def watch_activity(self) -> ActivityReader:
         """Tells from now on what workers do, in one look after the other."""

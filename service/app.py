@@ -23,6 +23,7 @@ from tunebook.service.api.guards.security import ForeignRequests, SecurityHeader
 from tunebook.service.api.guards.shared_rate import SharedRate
 from tunebook.service.api.job_event_feed import JobEventFeed
 from tunebook.service.api.live_metrics import LiveMetrics
+from tunebook.service.api.lookups.hot_answers import HotAnswers
 from tunebook.service.api.lookups.lookup_desk import LookupDesk
 from tunebook.service.api.metrics import Metrics
 from tunebook.service.api.problems import problem_pages
@@ -107,11 +108,15 @@ def create_app(
     app.state.model_files.remove_abandoned(time.time())
     app.state.metrics = Metrics(store.watch_activity().read, scrape_seconds=settings.scrape_seconds)
     store.listen(app.state.metrics.observe_transaction)
+    app.state.live = live = live or Live.open(None)
+    store.follow(live.tell)
+    app.state.metrics.also_collect(LiveMetrics(live))
     app.state.lookups = LookupDesk(
         store,
         pipelines=settings.pipelines,
         observe=app.state.metrics.count_lookups,
         answer_bytes=settings.limits.answer_bytes,
+        hot=None if store.revisions.is_quick else HotAnswers(live.answers, live.counts),
     )
     app.state.live = live or Live.open(None)
     store.follow(app.state.live.tell)
@@ -123,7 +128,7 @@ def create_app(
     app.state.workers = workers
     app.state.hit_rates = RememberedRates(store.statistics)
     app.state.stopping = asyncio.Event()
-    _add_parts(app, settings, store, app.state.live)
+    _add_parts(app, settings, store, live)
     install_problem_handlers(app)
     for router in _ROUTERS:
         app.include_router(router, prefix=_PREFIX, responses=PROBLEM_RESPONSES)

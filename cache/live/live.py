@@ -12,6 +12,7 @@ from tunebook.cache.live.live_counts import FROM_PROCESS, FROM_REDIS, HEARD, TEL
 from tunebook.cache.live.news import Message, News
 from tunebook.cache.live.news_sender import NewsSender
 from tunebook.cache.live.redis_link import RedisLink
+from tunebook.cache.live.shared_answers import SharedAnswers
 from tunebook.cache.live.shared_rates import SharedRates
 
 # Told the newest events by job, and whether they are news of this process or came over Redis.
@@ -27,7 +28,7 @@ class Live:
     on within the process, and `is_up` is false: whoever waits looks into the database more often.
     """
 
-    def __init__(self, url: str | None, place: str) -> None:
+    def __init__(self, url: str | None, place: str, secret: bytes) -> None:
         self.counts = LiveCounts()
         self._origin = uuid.uuid4().hex[:16]
         self._lock = threading.Lock()
@@ -42,13 +43,17 @@ class Live:
             self._sender = NewsSender(self._link, channel, self._origin, self._wakeups, self.counts)
         self.bell = Bell(self._tell_of_work, lambda: self.is_up, self._woke)
         self.rates = SharedRates(self._link, f"tunebook:{place}:rate:")
+        self.answers = SharedAnswers(
+            self._link if secret else None, f"tunebook:{place}:answers", secret
+        )
 
     @classmethod
-    def open(cls, url: str | None, place: str = "") -> Live:
+    def open(cls, url: str | None, place: str = "", secret: bytes = b"") -> Live:
         """Begins to reach for the Redis at a URL (None: without one), and does not wait for it.
-        `place` tells databases apart that share a Redis. Raises UsageError for a URL that is none,
-        and where the driver is not installed."""
-        live = cls(url, place)
+        `place` tells databases apart that share a Redis; `secret` is what answers are sealed with
+        that replicas share (empty: they share none). Raises UsageError for a URL that is none, and
+        where the driver is not installed."""
+        live = cls(url, place, secret)
         if live._link is not None and live._sender is not None:
             live._link.start()
             live._sender.start()

@@ -9,12 +9,13 @@ from collections import Counter
 CONNECT = "connect"
 TELL = "tell"
 RATES = "rates"
+ANSWERS = "answers"
 # Rings of the doorbell: those of this process that others were told of, those that they were not,
 # and those of others that were heard here.
 SENT = "sent"
 LOST = "lost"
 HEARD = "heard"
-# Where news of events, and decisions about rates, come from.
+# Where news of events, decisions about rates, and answers that no replica remembers, come from.
 FROM_REDIS = "redis"
 FROM_PROCESS = "process"
 FROM_DATABASE = "database"
@@ -29,6 +30,7 @@ class LiveCounts:
         self._rings: Counter[str] = Counter()
         self._news: Counter[str] = Counter()
         self._decisions: Counter[tuple[str, str]] = Counter()
+        self._answers: Counter[str] = Counter()
 
     def failed(self, use: str) -> None:
         """Redis failed in what it is used for."""
@@ -49,6 +51,17 @@ class LiveCounts:
         """A request was `allowed` or `refused` by its rate, by what a source knows of it."""
         with self._lock:
             self._decisions[source, outcome] += 1
+
+    def answered(self, source: str) -> None:
+        """A look-up that was not in this process's memory was answered, from a source."""
+        with self._lock:
+            self._answers[source] += 1
+
+    @property
+    def answers(self) -> dict[str, int]:
+        """By source."""
+        with self._lock:
+            return dict(self._answers)
 
     @property
     def failures(self) -> dict[str, int]:

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING
 
 from tunebook.cache.live.live_counts import LOST, SENT, TELL, LiveCounts
 from tunebook.cache.live.news import Message, News
+from tunebook.cache.live.redis_client import RedisClient
 from tunebook.cache.live.redis_link import RedisLink
-
-if TYPE_CHECKING:
-    from redis import Redis
 
 _LEAVING_SECONDS = 1.0
 
@@ -74,7 +71,7 @@ class NewsSender:
     def _tell(self, news: News, woken: int) -> None:
         text = Message(self._origin, news).text()
 
-        def ask(client: Redis) -> bool:
+        def ask(client: RedisClient) -> bool:
             with client.pipeline(transaction=False) as pipeline:
                 if news:
                     pipeline.publish(self._channel, text)

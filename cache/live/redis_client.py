@@ -4,23 +4,26 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import Any
 from urllib.parse import urlsplit
 
 from tunebook.cache.errors import UsageError
 
-if TYPE_CHECKING:
-    from redis import Redis
+# The driver's own types are others in each of its versions.
+RedisClient = Any
 
 _SCHEMES = ("redis", "rediss", "unix")
 _FORM = "give redis://[:PASSWORD@]HOST[:PORT][/NUMBER], rediss:// for TLS, or unix://PATH"
 # (what the text of an error holds, what it means); the first that fits is told.
 _FAULTS = (
-    ("WRONGPASS", "refuses the user or password; check the URL"),
-    ("NOAUTH", "wants a password; give it in the URL"),
-    ("invalid username-password", "refuses the user or password; check the URL"),
-    ("AUTH", "refuses the user or password; check the URL"),
-    ("NOPERM", "does not permit this to its user; docs/operations.md says what is needed"),
+    ("Authentication required", "wants a password; give it in the URL"),
+    ("AuthenticationError", "refuses the user or password; check the URL"),
+    ("AuthenticationWrongNumber", "refuses the user or password; check the URL"),
+    ("invalid password", "refuses the user or password; check the URL"),
+    (
+        "NoPermissionError",
+        "does not permit this to its user; docs/operations.md says which it needs",
+    ),
     ("Connection refused", "cannot be reached; check that it runs at that address"),
     ("Name or service not known", "cannot be reached: no such host; check the URL"),
     ("name resolution", "cannot be reached: its host's name is not answered; check the network"),
@@ -51,7 +54,7 @@ def shown_url(url: str) -> str:
     return f"{scheme}{separator}{'***@' if at else ''}{place}" if separator else "***"
 
 
-def open_client(url: str, timeouts: Timeouts) -> Redis:
+def open_client(url: str, timeouts: Timeouts) -> RedisClient:
     """A client that is not connected yet, and tries nothing twice by itself. Raises UsageError for
     a URL that is none, and where the driver is not installed."""
     wrong = UsageError(f"{shown_url(url)!r} is no Redis URL; {_FORM}")

@@ -14,13 +14,16 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from tunebook.cache.live.live_counts import CONNECT, LiveCounts
-from tunebook.cache.live.redis_client import Timeouts, explain, open_client, shown_url
-
-if TYPE_CHECKING:
-    from redis import Redis
+from tunebook.cache.live.redis_client import (
+    RedisClient,
+    Timeouts,
+    explain,
+    open_client,
+    shown_url,
+)
 
 _log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -102,7 +105,7 @@ class RedisLink:
         with suppress(Exception):
             self._client.connection_pool.disconnect()
 
-    def call(self, use: str, ask: Callable[[Redis], T]) -> T | None:
+    def call(self, use: str, ask: Callable[[RedisClient], T]) -> T | None:
         """What Redis answers; None where it is away, does not answer in time, or refuses. Safe from
         any thread."""
         if not self.is_up:

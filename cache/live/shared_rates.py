@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tunebook.cache.live.live_counts import RATES
+from tunebook.cache.live.redis_client import RedisClient
 from tunebook.cache.live.redis_link import RedisLink
-
-if TYPE_CHECKING:
-    from redis import Redis
 
 # The generic cell rate algorithm of ATM's traffic management, on Redis's own clock in
 # microseconds: the key holds when what was asked for so far is paid off at the rate, and goes then.
@@ -63,7 +61,7 @@ class SharedRates:
         interval = _MICROSECONDS / per_second
         arguments = (interval, interval * burst, want)
 
-        def ask(redis: Redis) -> Grant:
+        def ask(redis: RedisClient) -> Grant:
             if self._script is None:
                 self._script = redis.register_script(_TAKE)
             granted, wait = self._script(keys=[f"{self._prefix}{client}"], args=arguments)

@@ -412,6 +412,15 @@ class RevisionRow(Base):
     number: Mapped[int] = mapped_column(Integer, default=0)
 
 
+class SecretRow(Base):
+    """A secret that the replicas of a coordinator share: see shared_secrets.py."""
+
+    __tablename__ = "secrets"
+
+    name: Mapped[str] = mapped_column(String(32), primary_key=True)
+    value: Mapped[str] = mapped_column(String(64))
+
+
 class TaskRow(Base):
     """A workload in a job."""
 

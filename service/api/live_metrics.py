@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
@@ -60,6 +61,13 @@ class LiveMetrics(Collector):
             ["way"],
             {(way,): count for way, count in counts.rings.items()},
         )
+        yield _counter(
+            "tunebook_cold_lookups",
+            "Look-ups that this process did not remember, by where their answer came from: Redis, "
+            "where another replica had put it, or the database.",
+            ["source"],
+            {(source,): count for source, count in counts.answers.items()},
+        )
         # Of the whole fleet, whose workers nobody scrapes; the last that is known.
         self._wakeups = live.wakeups() or self._wakeups
         yield _counter(
@@ -71,8 +79,9 @@ class LiveMetrics(Collector):
 
 
 def _counter(
-    name: str, text: str, labels: list[str], counts: dict[tuple[str, ...], int]
+    name: str, text: str, labels: list[str], counts: Mapping[Any, int]
 ) -> CounterMetricFamily:
+    """Counts by the values of the labels, a tuple for each."""
     family = CounterMetricFamily(name, text, labels=labels)
     for values, count in sorted(counts.items()):
         family.add_metric(list(values), count)

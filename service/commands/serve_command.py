@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 import socket
 from contextlib import closing, suppress
+from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -111,7 +112,7 @@ def serve(
         children = _workers(workers, db, redis, models, boards or [], tracker)
         # Before there is anything to be told.
         log_as_json()
-        with Live.open(redis, store.place()) as live:
+        with Live.open(redis, store.place(), _seal(store, redis)) as live:
             _run(listening, settings, store, live, children, _token_command(db))
     return ExitCode.OK
 
@@ -148,6 +149,13 @@ def _run(
         workers.stop()
     if not server.started:
         raise ServerError("the coordinator did not start; its log on stderr says why")
+
+
+def _seal(store: Store, redis: str | None) -> bytes:
+    """What answers are sealed with that replicas of the same version share."""
+    if not redis:
+        return b""
+    return store.shared_secret("answers") + metadata.version("tunebook").encode()
 
 
 def _names(listening: Listening, given: list[str]) -> tuple[str, ...]:

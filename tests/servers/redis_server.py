@@ -22,7 +22,7 @@ class RedisServer(ServerProcess):
 
     def __init__(self, password: str | None = None) -> None:
         super().__init__("redis", unprivileged_user("redis"))
-        self.port = _free_port()
+        self.port = free_port()
         self._password = password
         user = "" if password is None else f":{quote(password, safe='')}@"
         self.url = f"redis://{user}127.0.0.1:{self.port}/0"
@@ -31,7 +31,12 @@ class RedisServer(ServerProcess):
         """Starts it, with nothing in it, and waits until it answers."""
         binary = redis_binary()
         assert binary is not None
-        settings = {"port": self.port, "bind": "127.0.0.1", "save": "", "appendonly": "no"}
+        settings: dict[str, object] = {
+            "port": self.port,
+            "bind": "127.0.0.1",
+            "save": "",
+            "appendonly": "no",
+        }
         if self._password is not None:
             settings["requirepass"] = self._password
         words = [word for name, value in settings.items() for word in (f"--{name}", str(value))]
@@ -56,7 +61,8 @@ def running_redis(password: str | None = None) -> Iterator[RedisServer]:
         server.remove()
 
 
-def _free_port() -> int:
+def free_port() -> int:
+    """A port of this machine that nobody has."""
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         port: int = taken.getsockname()[1]

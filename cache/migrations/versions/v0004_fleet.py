@@ -1,4 +1,5 @@
-"""What a fleet of boards needs: boards with their reports and references, classes with defaults.
+"""What a fleet needs: boards with their reports and references, classes with defaults, secrets that
+replicas share.
 
 Revision ID: 0004
 Revises: 0003
@@ -34,6 +35,7 @@ def upgrade() -> None:
     _create_boards()
     _create_reference_runs()
     _create_restated_records()
+    _create_secrets()
     with op.batch_alter_table("repeats") as repeats:
         repeats.alter_column("round_id", existing_type=sa.Integer(), nullable=True)
     op.add_column(
@@ -56,6 +58,7 @@ def downgrade() -> None:
     op.execute("DELETE FROM repeats WHERE round_id IS NULL")
     with op.batch_alter_table("repeats") as repeats:
         repeats.alter_column("round_id", existing_type=sa.Integer(), nullable=False)
+    op.drop_table("secrets")
     op.drop_table("restated_records")
     op.drop_table("reference_runs")
     op.drop_table("boards")
@@ -136,6 +139,15 @@ def _create_restated_records() -> None:
             ["record_id"], ["records.id"], name=op.f("fk_restated_records_record_id")
         ),
         _primary_key("restated_records", "record_id"),
+    )
+
+
+def _create_secrets() -> None:
+    op.create_table(
+        "secrets",
+        sa.Column("name", sa.String(length=32), nullable=False),
+        sa.Column("value", sa.String(length=64), nullable=False),
+        _primary_key("secrets", "name"),
     )
 
 

@@ -4,17 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from starlette.background import BackgroundTask
 from starlette.concurrency import run_in_threadpool
+from starlette.responses import Response
 
 from tunebook.cache.storage.revisions import Revision
 from tunebook.cache.store import Store
+from tunebook.service.api.lookups.hot_answers import HotAnswers
 from tunebook.service.api.lookups.lookup_counter import LookupCounter, Observe
-from tunebook.service.api.lookups.remembered_answers import LIMIT_BYTES, RememberedAnswers
+from tunebook.service.api.lookups.remembered_answers import (
+    LIMIT_BYTES,
+    LookupReply,
+    RememberedAnswers,
+)
 
 
 class LookupDesk:
     """`counter` counts every look-up between `start` and `stop`, `remembered` keeps answers in at
-    most so many bytes."""
+    most so many bytes, `hot` are those of other replicas, where there may be any."""
 
     def __init__(
         self,
@@ -23,10 +30,12 @@ class LookupDesk:
         pipelines: Iterable[str] = (),
         observe: Observe | None = None,
         answer_bytes: int = LIMIT_BYTES,
+        hot: HotAnswers | None = None,
     ) -> None:
         self._revisions = store.revisions
         self.counter = LookupCounter(store.statistics, named=pipelines, observe=observe)
         self.remembered = RememberedAnswers(answer_bytes)
+        self.hot = hot
 
     def start(self) -> None:
         """Begins to store what is counted. Raises DatabaseError."""
@@ -41,3 +50,14 @@ class LookupDesk:
         if self._revisions.is_quick:
             return self._revisions.now()
         return await run_in_threadpool(self._revisions.now)
+
+    async def shared_reply(self, name: bytes, now: Revision) -> LookupReply | None:
+        """The reply that another replica has made, if it can be had."""
+        if self.hot is None or not self.hot.are_there:
+            return None
+        return await run_in_threadpool(self.hot.get, name, now)
+
+    def share(self, response: Response, name: bytes, reply: LookupReply) -> None:
+        """Keeps a reply for other replicas once it was sent."""
+        if self.hot is not None and self.hot.are_there:
+            response.background = BackgroundTask(self.hot.put, name, reply)

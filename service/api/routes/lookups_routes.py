@@ -44,10 +44,16 @@ class _RememberingRoute(APIRoute):
             await check_token(request)
             desk: LookupDesk = request.app.state.lookups
             name = RememberedAnswers.name(await request.body())
-            reply = desk.remembered.get(name, await desk.revision())
+            now = await desk.revision()
+            reply = desk.remembered.get(name, now)
             if reply is None:
-                response = await look_up(request)
-                reply = request.state.lookup_reply
+                reply = await desk.shared_reply(name, now)
+                if reply is None:
+                    response = await look_up(request)
+                    reply = request.state.lookup_reply
+                    desk.share(response, name, reply)
+                else:
+                    response = _response(reply)
                 desk.remembered.put(name, reply)
             else:
                 response = _response(reply)

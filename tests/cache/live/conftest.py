@@ -1,0 +1,26 @@
+"""Lives of processes that share a Redis; here two of them stand for two processes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+
+import pytest
+from redis_server import RedisServer
+
+from tunebook.cache.live.live import Live
+
+OpenLive = Callable[..., Live]
+
+
+@pytest.fixture
+def open_live(redis_server: RedisServer, eventually: Callable[..., None]) -> Iterator[OpenLive]:
+    """Opens one on this test's Redis, and waits until it is there."""
+    with ExitStack() as ends:
+
+        def make(place: str = "here", secret: bytes = b"") -> Live:
+            live = ends.enter_context(Live.open(redis_server.url, place, secret))
+            eventually(lambda: live.is_up, "Redis is there")
+            return live
+
+        yield make
