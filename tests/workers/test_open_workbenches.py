@@ -11,7 +11,7 @@ from tunebook.cache.store import BoardPeak, Store
 from tunebook.tuner.llvm_targets import host_target
 from tunebook.workers.boards.board_classes import board_classes
 from tunebook.workers.fleet.open_workbenches import OpenWorkbenches, SharedBuilds
-from tunebook.workers.rounds.round_runner import RoundWatch
+from tunebook.workers.rounds.round_watch import RoundWatch
 from tunebook.workers.rounds.workbench import WorkerSettings, open_build_pool
 
 pytestmark = pytest.mark.slow
@@ -25,7 +25,7 @@ def test_a_workbench_is_opened_anew_after_so_many_uses(tmp_path: Path) -> None:
     target = host_target()
     with Store.open(str(tmp_path / "tunebook.db")) as store:
         store.save_board_peak("local", str(target), BoardPeak(1e15, 1e15))
-        benches = OpenWorkbenches(store, builds, settings, watch, side_by_side=1, most_uses=2)
+        benches = OpenWorkbenches(store, builds, settings, watch, most_uses=2)
         try:
             used = []
             for _ in range(3):

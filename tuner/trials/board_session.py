@@ -18,7 +18,7 @@ from tunebook.cache.keys import WorkloadKey
 from tunebook.tuner.splitting.program import ENTRY, Program
 from tunebook.tuner.trials.board_tracker import BoardOffer, identity, request_board
 from tunebook.tuner.trials.tensors import Array, byte_count, random_inputs, spoiled
-from tunebook.tuner.trials.trials import BoardAddress
+from tunebook.tuner.trials.trials import BoardAddress, OpenedBoard
 from tunebook.tuner.tvm_compat import BIG_CORES
 
 _REFUSED_SECONDS = 0.5
@@ -32,8 +32,8 @@ _KEPT_LIBRARIES = 64
 class BoardSession:
     """A board of a class, held until `close` or until `limit` seconds have passed.
 
-    The board ends the session after `limit` seconds, whatever runs in it; `waited` is how many
-    passed before there was a board. Opening one raises
+    The board ends the session after `limit` seconds, whatever runs in it; `opened` is the board,
+    and `opening_seconds` how long it took from its offer to answering. Opening one raises
     BoardError and nothing else; every method may raise what TVM raises when the session ends
     meanwhile.
     """
@@ -42,26 +42,25 @@ class BoardSession:
         self, address: BoardAddress, *, num_cores: int, limit: float, board_timeout: float
     ) -> None:
         self._address = address
-        self._limit = limit
+        self.limit = limit
         self._files = 0
         self._libraries: OrderedDict[Path, Any] = OrderedDict()
         self._arguments: OrderedDict[WorkloadKey, tuple[Program, list[Any]]] = OrderedDict()
-        self.waited = self._connect(num_cores, board_timeout)
+        self._connect(num_cores, board_timeout)
+        self.opening_seconds = time.monotonic() - self._began
 
-    def _connect(self, num_cores: int, board_timeout: float) -> float:
-        """Gives the seconds until a board was free."""
-        asked = time.monotonic()
-        deadline = asked + board_timeout
+    def _connect(self, num_cores: int, board_timeout: float) -> None:
+        deadline = time.monotonic() + board_timeout
         refusal: BoardError | None = None
         while True:
             offer = self._request(max(0.01, deadline - time.monotonic()), refusal)
             try:
                 self._open(offer, num_cores)
-                return self._began - asked
+                return
             except Exception as error:  # the tracker offers a board that is gone for a while
                 refusal = BoardError(
                     f"the board at {offer.host}:{offer.port} does not open a session "
-                    f"({_first_line(error)}); start its agent again"
+                    f"({_first_line(error)}); start its board server again"
                 )
                 if time.monotonic() >= deadline:
                     raise refusal from error
@@ -77,27 +76,48 @@ class BoardSession:
 
     def _open(self, offer: BoardOffer, num_cores: int) -> None:
         self._host, self._port = offer.host, offer.port
-        self._identity = offer.identity
+        self._identity = offer.server.identity if offer.server is not None else None
         self._began = time.monotonic()
         self._session = rpc.connect(
-            offer.host, offer.port, offer.match_key, session_timeout=self._limit
+            offer.host, offer.port, offer.match_key, session_timeout=self.limit
         )
         try:
-            self._session.get_function("runtime.config_threadpool")(BIG_CORES, num_cores)
+            self._cores = 0
+            self.use_cores(num_cores)
             self._state = self._function("tunebook.board.state")
             name = self._function("tunebook.board.name")
             self._count = None
             if self._address.emulated:
                 self._count = self._function("tunebook.board.count_instructions")
-            self.board = str(name()) if name is not None else f"{self._host}:{self._port}"
+            self.opened = self._describe(offer, str(name()) if name is not None else None)
         except Exception:
             self.close()
             raise
 
+    def _describe(self, offer: BoardOffer, name: str | None) -> OpenedBoard:
+        server = offer.server
+        return OpenedBoard(
+            board_class=self._address.board_class,
+            name=name or f"{offer.host}:{offer.port}",
+            host=offer.host,
+            port=offer.port,
+            server_id=server.server_id if server is not None else None,
+            mtriple=server.mtriple if server is not None else "",
+            features=server.features if server is not None else (),
+            cores=server.cores if server is not None else None,
+            state=self.state(),
+        )
+
+    def use_cores(self, num_cores: int) -> None:
+        """Sets how many threads a kernel gets."""
+        if num_cores != self._cores:
+            self._session.get_function("runtime.config_threadpool")(BIG_CORES, num_cores)
+            self._cores = num_cores
+
     @property
     def seconds_left(self) -> float:
         """Until the board ends this session."""
-        return self._began + self._limit - time.monotonic()
+        return self._began + self.limit - time.monotonic()
 
     @property
     def device(self) -> Any:

@@ -27,31 +27,73 @@ _BROKEN = (OSError, ValueError, TypeError, KeyError, AttributeError, struct.erro
 
 
 @dataclass(frozen=True)
-class BoardOffer:
-    """A board that the tracker handed out: where it listens, and the key that opens it.
+class RegisteredServer:
+    """A board server at the tracker: its board class, where it listens, and what it tells of itself
+    and its board. TVM's own server tells nothing more."""
 
-    `identity` tells its process from one that is started in its place, None where it is unknown.
-    """
+    board_class: str
+    host: str
+    port: int
+    server_id: str | None = None
+    name: str | None = None
+    serving: bool = False
+    mtriple: str = ""
+    features: tuple[str, ...] = ()
+    cores: int | None = None
+
+    @property
+    def board(self) -> str:
+        """What records call its board."""
+        return self.name or f"{self.host}:{self.port}"
+
+    @property
+    def identity(self) -> str:
+        """What tells its process from one that is started in its place."""
+        return self.server_id or f"{self.host}:{self.port}"
+
+    @classmethod
+    def from_answer(cls, told: dict[str, Any]) -> RegisteredServer:
+        host, port = told["addr"]
+        more = told.get("tunebook", {})
+        return cls(
+            board_class=told["key"].removeprefix("server:"),
+            host=host,
+            port=port,
+            server_id=more.get("id"),
+            name=more.get("name"),
+            serving=more.get("serving", False),
+            mtriple=more.get("mtriple") or "",
+            features=tuple(more.get("features") or ()),
+            cores=more.get("cores"),
+        )
+
+
+@dataclass(frozen=True)
+class BoardOffer:
+    """A board that the tracker handed out: where it listens, the key that opens it, and its server
+    as it is registered, None where it is not known."""
 
     host: str
     port: int
     match_key: str
-    identity: str | None
+    server: RegisteredServer | None
 
 
 @dataclass(frozen=True)
-class _Registered:
-    """A board at the tracker: its class, where it listens, and what its agent calls itself."""
+class BoardsThere:
+    """The boards of a class at a tracker, and how many of them nobody has."""
 
-    board_class: str
-    place: tuple[str, int]
-    server_id: str | None
+    servers: tuple[RegisteredServer, ...]
+    free: int
 
-    @classmethod
-    def from_answer(cls, told: dict[str, Any]) -> _Registered:
-        host, port = told["addr"]
-        board_class = told["key"].removeprefix("server:")
-        return cls(board_class, (host, port), told.get("tunebook", {}).get("id"))
+
+def boards_there(address: BoardAddress) -> BoardsThere:
+    """The boards of a class at this moment. Raises BoardError when the tracker does not answer."""
+    with _Tracker(address, _LISTEN_SECONDS) as tracker:
+        try:
+            return tracker.boards_there(address.board_class)
+        except _BROKEN as error:
+            raise BoardError(_broken(address, error)) from error
 
 
 def request_board(address: BoardAddress, timeout: float) -> BoardOffer:
@@ -69,26 +111,29 @@ def request_board(address: BoardAddress, timeout: float) -> BoardOffer:
 def identity(address: BoardAddress, host: str, port: int) -> str | None:
     """What identifies the board process that is registered under an address, None if none is.
 
-    An agent that was started again has another identity under the same address; TVM's own server
+    A board server that was started again has another identity under the same address; TVM's own
     tells none, and has its address for one.
     """
     try:
-        return _identity(_registered(address), address.board_class, host, port)
+        server = _server_at(_registered(address), address.board_class, host, port)
     except BoardError:
         return None
+    return server.identity if server is not None else None
 
 
-def _identity(boards: Sequence[_Registered], board_class: str, host: str, port: int) -> str | None:
-    for board in boards:
-        if board.board_class == board_class and board.place == (host, port):
-            return board.server_id or f"{host}:{port}"
+def _server_at(
+    servers: Sequence[RegisteredServer], board_class: str, host: str, port: int
+) -> RegisteredServer | None:
+    for server in servers:
+        if (server.board_class, server.host, server.port) == (board_class, host, port):
+            return server
     return None
 
 
-def _registered(address: BoardAddress) -> list[_Registered]:
+def _registered(address: BoardAddress) -> list[RegisteredServer]:
     with _Tracker(address, _LISTEN_SECONDS) as tracker:
         try:
-            return tracker.boards()
+            return tracker.servers()
         except _BROKEN as error:
             raise BoardError(_broken(address, error)) from error
 
@@ -105,7 +150,7 @@ def _nothing_free(address: BoardAddress, timeout: float) -> str:
     others = ", ".join(sorted(set(boards))) or "none at all"
     return (
         f"no board of {where} is registered after {timeout:g} s (registered there: {others}); "
-        "start its agent, or name another class with --boards"
+        "start its board server, or name another class with --boards"
     )
 
 
@@ -131,12 +176,22 @@ class _Tracker:
 
     def request(self, board_class: str, timeout: float) -> BoardOffer:
         host, port, match_key = self._ask([rpc.TrackerCode.REQUEST, board_class, "", 1], timeout)
-        found = _identity(self.boards(), board_class, host, port)
+        found = _server_at(self.servers(), board_class, host, port)
         return BoardOffer(host, port, match_key, found)
 
-    def boards(self) -> list[_Registered]:
-        boards = self._ask([rpc.TrackerCode.SUMMARY])["server_info"]
-        return [_Registered.from_answer(board) for board in boards]
+    def servers(self) -> list[RegisteredServer]:
+        return self._summary()[0]
+
+    def boards_there(self, board_class: str) -> BoardsThere:
+        servers, free = self._summary()
+        ours = tuple(one for one in servers if one.board_class == board_class)
+        return BoardsThere(ours, free.get(board_class, 0))
+
+    def _summary(self) -> tuple[list[RegisteredServer], dict[str, int]]:
+        """Who is registered, and how many of each class are free."""
+        told = self._ask([rpc.TrackerCode.SUMMARY])
+        servers = [RegisteredServer.from_answer(one) for one in told["server_info"]]
+        return servers, {name: one["free"] for name, one in told["queue_info"].items()}
 
     def _ask(self, message: list[Any], timeout: float = _ANSWER_SECONDS) -> Any:
         rpc.sendjson(self._socket, message)

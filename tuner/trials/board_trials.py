@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 
 from tunebook.cache.errors import BoardError, TunebookError
 from tunebook.cache.records import ErrorClass, Measurement
-from tunebook.tuner.child_process import Answer
 from tunebook.tuner.one_line import one_line
 from tunebook.tuner.splitting.program import Program
 from tunebook.tuner.trials.board_session import BoardSession, download
@@ -21,13 +20,15 @@ from tunebook.tuner.trials.trials import (
     MeasureJob,
     MeasuringJob,
     NoBoard,
-    TrialStarted,
+    SessionOpened,
+    SessionTooShort,
+    TrialDone,
     VerificationResult,
     VerifyJob,
 )
 from tunebook.tuner.trials.verify import compare, finite_share
 
-# What ends a session: texts of Tunebook's agent, and of TVM's own server.
+# What ends a session: texts of Tunebook's board server, and of TVM's own.
 _ENDED = "BoardSessionEnded"
 _OUT_OF_TIME = ("its time limit of", "RPCSessionTimeoutError")
 # The board's end of a session and ours differ by no more than this.
@@ -78,34 +79,47 @@ class _ReferenceFailed(Exception):
 
 
 class BoardTrials:
-    """Holds a session from trial to trial, and opens another after any fault."""
+    """Holds a session from trial to trial, and ends it after any fault."""
 
     def __init__(self) -> None:
         self._session: BoardSession | None = None
-        self._waited = 0.0  # in this trial, for boards that others had
+        self._spent = 0.0  # on this board, for a trial that is still to come
         self._references = KeptReferences(_KEPT_BYTES)
 
-    def carry_out(self, job: MeasuringJob, answer: Answer) -> Outcome | NoBoard:
-        """One trial's outcome; announces with TrialStarted that a board has it."""
-        began, self._waited = time.monotonic(), 0.0
-        try:
-            session = self._session_for(job.settings)
-            answer(TrialStarted(session.board, session.seconds_left))
-            session = self._prepare(session, job, answer)
-            outcome = self._carry_out(session, job)
-        except BoardError as error:
+    def open(self, settings: BoardSettings) -> SessionOpened | NoBoard:
+        """A session that lasts for another kernel: the one that is open, or another."""
+        if self._session is not None and not _lasts(self._session, settings):
             self._drop_session()
+        fresh = self._session is None
+        try:
+            session = self._session or self._new_session(settings)
+        except BoardError as error:
             return NoBoard(str(error))
+        return SessionOpened(session.opened, session.seconds_left, fresh)
+
+    def carry_out(self, job: MeasuringJob) -> TrialDone | SessionTooShort | NoBoard:
+        """One trial's outcome, in the session that is open."""
+        session = self._session
+        if session is None:
+            return NoBoard("the session on the board has ended")
+        began = time.monotonic()
+        try:
+            session.use_cores(job.settings.num_cores)
+            session.arguments(job.program)
+            if session.seconds_left < job.settings.run_timeout:
+                # Over a slow link inputs may use up a session.
+                self._drop_session()
+                self._spent += time.monotonic() - began
+                return SessionTooShort(2 * session.limit)
+            outcome = self._carry_out(session, job)
         except Exception as error:
-            assert self._session is not None, "only a session raises what is no BoardError"
-            outcome = _failed(job, *self._fault(self._session, error))
+            outcome = _failed(job, *self._fault(session, error))
             if isinstance(error, _ReferenceFailed) and isinstance(outcome, VerificationResult):
                 # It says nothing about the candidate.
                 outcome = replace(outcome, error=None)
-            outcome = self._with_board(outcome, self._session, job, began)
             self._drop_session()
-            return outcome
-        return self._with_board(outcome, session, job, began)
+        outcome = self._with_board(outcome, session, job, began)
+        return TrialDone(outcome, held=self._session is not None)
 
     def give_board_back(self) -> None:
         """Ends the session, if there is one; the next trial opens another."""
@@ -113,30 +127,15 @@ class BoardTrials:
 
     # --- the session -------------------------------------------------------------------------
 
-    def _session_for(self, settings: BoardSettings, limit: float | None = None) -> BoardSession:
-        if self._session is not None and self._session.seconds_left < settings.run_timeout:
-            self._drop_session()
-        if self._session is None:
-            self._session = BoardSession(
-                settings.address,
-                num_cores=settings.num_cores,
-                limit=limit or settings.session_seconds,
-                board_timeout=settings.board_timeout,
-            )
-            self._waited += self._session.waited
+    def _new_session(self, settings: BoardSettings) -> BoardSession:
+        self._session = BoardSession(
+            settings.address,
+            num_cores=settings.num_cores,
+            limit=settings.session_seconds,
+            board_timeout=settings.board_timeout,
+        )
+        self._spent += self._session.opening_seconds
         return self._session
-
-    def _prepare(self, session: BoardSession, job: MeasuringJob, answer: Answer) -> BoardSession:
-        """Uploads inputs; over a slow link that may use up the session, so a longer one follows."""
-        limit = job.settings.session_seconds
-        session.arguments(job.program)
-        while session.seconds_left < job.settings.run_timeout:
-            limit *= 2
-            self._drop_session()
-            session = self._session_for(job.settings, limit)
-            answer(TrialStarted(session.board, session.seconds_left))
-            session.arguments(job.program)
-        return session
 
     def _drop_session(self) -> None:
         if self._session is not None:
@@ -181,15 +180,20 @@ class BoardTrials:
     def _with_board(
         self, outcome: Outcome, session: BoardSession, job: MeasuringJob, began: float
     ) -> Outcome:
+        spent, self._spent = self._spent + time.monotonic() - began, 0.0
         if isinstance(outcome, VerificationResult):
             return outcome
         return replace(
             outcome,
-            board=session.board,
+            board=session.opened.name,
             board_class=job.settings.address.board_class,
             emulated=job.settings.address.emulated,
-            board_seconds=time.monotonic() - began - self._waited,
+            board_seconds=spent,
         )
+
+
+def _lasts(session: BoardSession, settings: BoardSettings) -> bool:
+    return session.seconds_left >= settings.run_timeout
 
 
 def _measure(session: BoardSession, job: MeasureJob) -> Measurement:
@@ -258,8 +262,8 @@ def _classify(session: BoardSession, error: Exception) -> tuple[ErrorClass, str]
     time.sleep(_GONE_SECONDS)
     if not session.board_is_registered():
         return ErrorClass.BOARD_LOST, (
-            f"the board {session.board} left the tracker while it ran this (TVM's own rpc_server "
-            f"does so when a kernel crashes, Tunebook's agent does not): {text}"
+            f"the board {session.opened.name} left the tracker while it ran this (TVM's own "
+            f"rpc_server does so when a kernel crashes, Tunebook's does not): {text}"
         )
     if session.seconds_left < _CLOCK_SECONDS:
         return ErrorClass.RUN_TIMEOUT, limit

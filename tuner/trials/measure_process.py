@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tunebook.tuner.child_process import Answer, Handler, serve_parent
-from tunebook.tuner.trials.trials import GiveBoardBack, MeasuringJob
+from tunebook.tuner.trials.trials import GiveBoardBack, MeasuringJob, OpenSession
 from tunebook.tuner.tvm_compat import check_versions
 
 
@@ -14,11 +14,13 @@ def _start() -> Handler:
 
     trials = BoardTrials()
 
-    def handle(job: MeasuringJob | GiveBoardBack, answer: Answer) -> None:
-        if isinstance(job, GiveBoardBack):
+    def handle(asked: OpenSession | MeasuringJob | GiveBoardBack, answer: Answer) -> None:
+        if isinstance(asked, GiveBoardBack):
             trials.give_board_back()
+        elif isinstance(asked, OpenSession):
+            answer(trials.open(asked.settings))
         else:
-            answer(trials.carry_out(job, answer))
+            answer(trials.carry_out(asked))
 
     return handle
 

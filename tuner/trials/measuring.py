@@ -2,54 +2,26 @@
 
 from __future__ import annotations
 
-import tempfile
-import threading
-import time
-from contextlib import suppress
-from dataclasses import dataclass
-from pathlib import Path
-from typing import TypeVar
+from collections.abc import Callable
 
-from tunebook.cache.errors import BoardError, TunebookError
 from tunebook.cache.records import ErrorClass, Measurement
 from tunebook.cache.work import BoardPeak
-from tunebook.tuner.child_process import (
-    ChildDiedError,
-    ChildProcess,
-    ChildTimeoutError,
-)
+from tunebook.tuner.board_features import missing_features
 from tunebook.tuner.splitting.program import Program
+from tunebook.tuner.trials.board_holder import BoardHolder, Lost, OutcomeT
 from tunebook.tuner.trials.trials import (
     BoardAddress,
     BoardSettings,
     BuiltLibrary,
-    GiveBoardBack,
     MeasureJob,
     MeasuringJob,
-    NoBoard,
-    TrialStarted,
+    OpenedBoard,
     VerificationResult,
     VerifyJob,
 )
 
-_MODULE = "tunebook.tuner.trials.measure_process"
-# A board that ends a session says so within this; a machine that is gone never does.
-_GRACE_SECONDS = 5.0
-# From a tracker's offer to the first answer of a board that exists.
-_CONNECT_SECONDS = 30.0
 # Beyond two run time limits: opening a session and uploading inputs.
 _SESSION_MARGIN_SECONDS = 2.0
-
-OutcomeT = TypeVar("OutcomeT", Measurement, VerificationResult)
-
-
-@dataclass(frozen=True)
-class _Lost:
-    """The process that measured was given up or died after `seconds`, while `board` had a trial."""
-
-    text: str
-    board: str
-    seconds: float
 
 
 class Measurer:
@@ -60,7 +32,8 @@ class Measurer:
     how long a kernel may run at least before its board stops it. Times beyond `peak` are
     `implausible`; it may be set later, since measuring a peak takes a Measurer. A library's content
     must stay the same, since boards keep what they loaded. Every method raises BoardError when no
-    board can be had.
+    board can be had. `holder` has the board, and is shared with others where it is given; `check`
+    is asked about each board on which a session is opened.
     """
 
     def __init__(
@@ -71,6 +44,8 @@ class Measurer:
         board_timeout: float = 60.0,
         run_timeout: float = 10.0,
         peak: BoardPeak | None = None,
+        check: BoardCheck | None = None,
+        holder: BoardHolder | None = None,
     ) -> None:
         self.peak = peak
         self._settings = BoardSettings(
@@ -80,15 +55,18 @@ class Measurer:
             run_timeout=run_timeout,
             session_seconds=2 * run_timeout + _SESSION_MARGIN_SECONDS,
         )
-        self._lock = threading.Lock()
-        self._folder = tempfile.TemporaryDirectory(prefix="tunebook-measure-")
-        self._child: ChildProcess | None = None
-        self._closed = False
+        self._check = check
+        self._holder = holder or BoardHolder()
 
     @property
     def num_cores(self) -> int:
         """The threads that a kernel gets."""
         return self._settings.num_cores
+
+    def hold_board(self) -> OpenedBoard:
+        """Asks for a board, unless one is held. Raises BoardError, and BoardRefusedError for one
+        that is not to be used."""
+        return self._holder.hold(self._settings, self._on_opened)
 
     def measure(
         self, library: BuiltLibrary, program: Program, *, best_seconds: float | None = None
@@ -119,19 +97,11 @@ class Measurer:
 
     def give_board_back(self) -> None:
         """Lets others have the board until the next trial, after the one in hand."""
-        with self._lock, suppress(ChildDiedError):
-            if self._child is not None:
-                self._child.send(GiveBoardBack())
+        self._holder.give_board_back()
 
     def close(self) -> None:
         """Gives the board back and ends the process, and with it a trial. May be called twice."""
-        self._closed = True
-        child = self._child
-        if child is not None:
-            child.kill()  # a thread that waits for its answer holds the lock
-        with self._lock:
-            self._drop_child()
-            self._folder.cleanup()
+        self._holder.close()
 
     def __enter__(self) -> Measurer:
         return self
@@ -148,7 +118,7 @@ class Measurer:
         outcome = self._ask(job, Measurement)
         return outcome if isinstance(outcome, Measurement) else self._lost_measurement(outcome)
 
-    def _lost_measurement(self, lost: _Lost) -> Measurement:
+    def _lost_measurement(self, lost: Lost) -> Measurement:
         address = self._settings.address
         return Measurement(
             error=ErrorClass.BOARD_LOST,
@@ -159,62 +129,33 @@ class Measurer:
             board_seconds=lost.seconds,
         )
 
-    def _ask(self, job: MeasuringJob, kind: type[OutcomeT]) -> OutcomeT | _Lost:
-        with self._lock:
-            try:
-                return self._ask_once(job, kind)
-            except ChildDiedError:  # between two trials, or before a board had this one
-                return self._ask_once(job, kind)
+    def _ask(self, job: MeasuringJob, kind: type[OutcomeT]) -> OutcomeT | Lost:
+        return self._holder.carry_out(job, kind, self._on_opened)
 
-    def _ask_once(self, job: MeasuringJob, kind: type[OutcomeT]) -> OutcomeT | _Lost:
-        board: str | None = None
-        began = 0.0
-        try:
-            child = self._running_child()
-            child.forget_output()
-            child.send(job)
-            deadline = time.monotonic() + self._settings.board_timeout + _CONNECT_SECONDS
-            while True:
-                message = child.receive(max(0.0, deadline - time.monotonic()))
-                if isinstance(message, TrialStarted):
-                    now = time.monotonic()
-                    began = began if board else now
-                    board = message.board
-                    deadline = now + message.seconds_left + _GRACE_SECONDS
-                elif isinstance(message, NoBoard):
-                    raise BoardError(message.text)
-                elif isinstance(message, kind):
-                    return message
-        except ChildTimeoutError as error:
-            self._drop_child()
-            if board is None:
-                raise BoardError(f"no board answers: {error}; {self._hint()}") from error
-            text = f"the board {board} did not answer in time and was given up"
-        except ChildDiedError as error:
-            self._drop_child()
-            if board is None:
-                raise
-            text = f"the process that measures died: {error}"
-        return _Lost(text, board, time.monotonic() - began)
+    def _on_opened(self, board: OpenedBoard) -> str | None:
+        missing = missing_features(self._settings.address.features, board.features)
+        if missing:
+            return f"its CPU lacks {', '.join(missing)}"
+        if self._check is None:
+            return None
+        return self._check(board, _OnThisSession(self._settings, self._holder))
 
-    def _running_child(self) -> ChildProcess:
-        if self._closed:
-            raise TunebookError("the measuring is closed; open another Measurer")
-        if self._child is None:
-            self._child = ChildProcess(_MODULE, Path(self._folder.name))
-            try:
-                self._child.wait_until_ready()
-            except TunebookError:
-                self._drop_child()
-                raise
-        return self._child
 
-    def _drop_child(self) -> None:
-        if self._child is not None:
-            self._child.close()
-            self._child = None
+class _OnThisSession(Measurer):
+    """Measures in the session that is open, and opens none."""
 
-    def _hint(self) -> str:
-        address = self._settings.address
-        where = f"{address.tracker_host}:{address.tracker_port}"
-        return f"check the boards of class '{address.board_class}' at the tracker {where}"
+    def __init__(self, settings: BoardSettings, holder: BoardHolder) -> None:
+        super().__init__(
+            settings.address,
+            num_cores=settings.num_cores,
+            run_timeout=settings.run_timeout,
+            holder=holder,
+        )
+
+    def _ask(self, job: MeasuringJob, kind: type[OutcomeT]) -> OutcomeT | Lost:
+        return self._holder.carry_out_here(job, kind)
+
+
+# Is asked about a board on which a session was opened, before any trial: why it is not to be used
+# now, None where it is. It may measure there; a session that ends meanwhile is a `board-lost`.
+BoardCheck = Callable[[OpenedBoard, Measurer], "str | None"]

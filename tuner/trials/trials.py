@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tunebook.cache.records import ErrorClass
+from tunebook.cache.records import ErrorClass, Measurement
 from tunebook.cache.work import BoardPeak
 from tunebook.tuner.splitting.program import Program
 
@@ -69,7 +69,8 @@ class BoardAddress:
     """Boards of one class behind an RPC tracker.
 
     `shares_host`: the board is this machine, so nothing of ours may build or search while it
-    measures. `emulated`: its timings say nothing about a real board.
+    measures. `emulated`: its timings say nothing about a real board. `features`: of those boards
+    that tell their CPU's features, by LLVM's names, only those that have these will do.
     """
 
     tracker_host: str
@@ -77,6 +78,7 @@ class BoardAddress:
     board_class: str
     shares_host: bool = False
     emulated: bool = False
+    features: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -137,20 +139,66 @@ MeasuringJob = MeasureJob | VerifyJob
 
 
 @dataclass(frozen=True)
+class OpenSession:
+    """Asks a measuring process for a session on a board that lasts for another kernel: the one it
+    has, or another of `settings.session_seconds`. It answers SessionOpened or NoBoard."""
+
+    settings: BoardSettings
+
+
+@dataclass(frozen=True)
+class OpenedBoard:
+    """A board on which a session was opened, as it is registered at the tracker, with its state.
+
+    `name` is what records call it. `server_id` tells its board server from one that is started in
+    its place, `features` are what its CPU has by LLVM's names; None and empty where the board does
+    not tell. `state` is what records keep of it (load, governor, frequency, temperature).
+    """
+
+    board_class: str
+    name: str
+    host: str
+    port: int
+    server_id: str | None = None
+    mtriple: str = ""
+    features: tuple[str, ...] = ()
+    cores: int | None = None
+    state: dict[str, float | str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class SessionOpened:
+    """A measuring process has a session, `fresh` since it was asked, which its board ends in
+    `seconds_left`."""
+
+    board: OpenedBoard
+    seconds_left: float
+    fresh: bool
+
+
+@dataclass(frozen=True)
+class SessionTooShort:
+    """A trial was not begun, since uploading its inputs took so long that no time was left for the
+    kernel; the session was ended, and one of `session_seconds` may do."""
+
+    session_seconds: float
+
+
+@dataclass(frozen=True)
+class TrialDone:
+    """A trial's outcome; `held` tells whether the session on the board goes on."""
+
+    outcome: Measurement | VerificationResult
+    held: bool
+
+
+@dataclass(frozen=True)
 class GiveBoardBack:
     """Asks a measuring process to end its session; it is not answered."""
 
 
 @dataclass(frozen=True)
-class TrialStarted:
-    """A measuring process has a board; it answers before the session's `seconds_left` are over."""
-
-    board: str
-    seconds_left: float
-
-
-@dataclass(frozen=True)
 class NoBoard:
-    """A measuring process had no board in time; why, in one line."""
+    """A measuring process had no board in time, or none for a trial; why, in one line."""
 
     text: str

@@ -11,7 +11,7 @@ from tunebook.cache.store import ClaimedRound, Store
 from tunebook.cache.targets import Target
 from tunebook.tuner.trials.trials import BoardAddress
 from tunebook.workers.rounds.progress import ProgressListener, ProgressMeter
-from tunebook.workers.rounds.round_runner import RoundWatch
+from tunebook.workers.rounds.round_watch import RoundWatch
 from tunebook.workers.rounds.workbench import WorkerSettings
 
 

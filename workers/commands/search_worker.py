@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 
+from tunebook.cache.store import ClaimedRound
 from tunebook.tuner.search.allocation import propose_rounds
 from tunebook.workers.commands.job_worker import JobWorker
 from tunebook.workers.rounds.claims import claim_rounds
@@ -15,7 +17,8 @@ from tunebook.workers.rounds.progress import ProgressMeter
 from tunebook.workers.rounds.proposals import SearchProposer
 from tunebook.workers.rounds.round_loops import give_way, loops_on
 from tunebook.workers.rounds.round_runner import RoundRunner
-from tunebook.workers.rounds.workbench import Workbench, open_workbench
+from tunebook.workers.rounds.supply import Supply, open_trials
+from tunebook.workers.rounds.workbench import Workbench, open_workbench, supply_for
 
 # Another worker has every open round: look again after this many seconds.
 _IDLE_SECONDS = 0.5
@@ -46,17 +49,17 @@ class SearchWorker(JobWorker):
         meter = self._start_meter(job_id, seconds)
         clock = PhaseClock(self._monotonic)
         with open_workbench(self._store, self._target, self._board, self._settings, clock) as bench:
-            runner = self._runner(bench, meter)
+            supply = supply_for(bench.measurer.pool, self._settings)
+            runner = self._runner(bench, meter, supply)
             with bench.machine.measuring():
                 self._measure_first(job_id, bench, runner, meter)
-            ended = self._run_rounds(job_id, runner, meter)
+            ended = self._run_rounds(job_id, runner, meter, supply)
         spent = self._store.budget(job_id).spent - before.spent
         return RunSummary(spent, meter.elapsed, ended, clock.times)
 
-    def _runner(self, bench: Workbench, meter: ProgressMeter) -> RoundRunner:
+    def _runner(self, bench: Workbench, meter: ProgressMeter, supply: Supply) -> RoundRunner:
         proposer = SearchProposer.on(bench, self._store, self._target, self._settings)
-        watch = self._watch(meter)
-        return RoundRunner(self._store, bench, proposer, watch, side_by_side=loops_on(self._board))
+        return RoundRunner(self._store, bench, proposer, self._watch(meter), supply=supply)
 
     def _measure_first(
         self, job_id: int, bench: Workbench, runner: RoundRunner, meter: ProgressMeter
@@ -73,10 +76,12 @@ class SearchWorker(JobWorker):
             measure_untuned(self._store, bench, tasks, go_on)
         verify_leftovers(runner, tasks, go_on)
 
-    def _run_rounds(self, job_id: int, runner: RoundRunner, meter: ProgressMeter) -> str:
+    def _run_rounds(
+        self, job_id: int, runner: RoundRunner, meter: ProgressMeter, supply: Supply
+    ) -> str:
         rounds = loops_on(self._board)
         threads = ThreadPoolExecutor(rounds, thread_name_prefix="round")
-        loops = [threads.submit(self._loop, job_id, runner, meter) for _ in range(rounds)]
+        loops = [threads.submit(self._loop, job_id, runner, meter, supply) for _ in range(rounds)]
         try:
             # An endless wait would not hear a signal that another thread got.
             while wait(loops, _SIGNAL_SECONDS, FIRST_EXCEPTION).not_done and not _failed(loops):
@@ -86,16 +91,24 @@ class SearchWorker(JobWorker):
             self._stop.set()
             threads.shutdown(wait=False)
 
-    def _loop(self, job_id: int, runner: RoundRunner, meter: ProgressMeter) -> str:
+    def _loop(self, job_id: int, runner: RoundRunner, meter: ProgressMeter, supply: Supply) -> str:
         give_way()
         while not self._stop.is_set():
             if meter.out_of_time:
                 return "time"
-            self._plan(job_id)
-            batch = claim_rounds(self._store, self._name, [job_id], self._settings.batch)
+            with ExitStack() as ends:
+                with supply.claiming:
+                    room = supply.room
+                    batch = self._claim(job_id, room)
+                    if batch:
+                        under_way = ends.enter_context(supply.under_way(open_trials(batch)))
+                if batch:
+                    runner.run(batch, under_way=under_way)
             if batch:
-                runner.run(batch)
                 self._report(meter, job_id, batch[0].key.op)
+                continue
+            if not room:
+                supply.wait(_IDLE_SECONDS)
                 continue
             budget = self._store.budget(job_id)
             if budget.spent >= budget.limit:
@@ -108,6 +121,12 @@ class SearchWorker(JobWorker):
             self._report(meter, job_id, "waiting for another worker")
             self._stop.wait(_IDLE_SECONDS)
         return "stopped"
+
+    def _claim(self, job_id: int, trials: int) -> list[ClaimedRound]:
+        if trials == 0:
+            return []
+        self._plan(job_id)
+        return claim_rounds(self._store, self._name, [job_id], trials)
 
     def _plan(self, job_id: int) -> None:
         budget = self._store.budget(job_id)

@@ -23,6 +23,7 @@ from tunebook.workers.fleet.model_fetching import ModelSource
 from tunebook.workers.fleet.open_workbenches import SharedBuilds
 from tunebook.workers.fleet.untrusted_models import SplitLimits
 from tunebook.workers.fleet.worker_presence import Activity, WorkerPresence
+from tunebook.workers.rounds.round_loops import OVERLAPPING_LOOPS
 from tunebook.workers.rounds.workbench import WorkerSettings, open_build_pool
 
 _log = logging.getLogger(__name__)
@@ -31,8 +32,6 @@ _LOOK_SECONDS = 1.0
 # From being told to stop to giving back what is held, over all lanes: what is in C++ by then is
 # left to the kernel.
 _LEAVING_SECONDS = 3.0
-# Building and measuring overlap where the boards are other machines.
-_LOOPS_ELSEWHERE = 2
 
 
 @dataclass(frozen=True)
@@ -149,7 +148,7 @@ def _lanes(classes: Sequence[BoardClass]) -> list[tuple[list[BoardClass], int]]:
     since models are split by anybody."""
     here = [one for one in classes if one.on_this_machine]
     elsewhere = [one for one in classes if not one.on_this_machine]
-    lanes = [([one], _LOOPS_ELSEWHERE) for one in elsewhere]
+    lanes = [([one], OVERLAPPING_LOOPS) for one in elsewhere]
     if here or not lanes:
         lanes.insert(0, (here, 1))
     return lanes

@@ -7,7 +7,7 @@ import math
 import threading
 import traceback
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 
 from tunebook.cache.errors import (
@@ -31,13 +31,16 @@ from tunebook.workers.rounds.hopeless_rounds import give_hopeless_up
 from tunebook.workers.rounds.job_planner import ClaimedBatch, JobPlanner
 from tunebook.workers.rounds.lease import Lease, held_leases
 from tunebook.workers.rounds.round_loops import give_way
-from tunebook.workers.rounds.round_runner import RoundWatch
+from tunebook.workers.rounds.round_watch import RoundWatch
+from tunebook.workers.rounds.supply import UnderWay, open_trials
 
 _log = logging.getLogger(__name__)
 
 # After something went wrong that may go better later: a database that is away, a board.
 _PAUSE_SECONDS = 5.0
 _STAGE_PAUSE_SECONDS = 30.0
+# How often a loop that has enough under way looks for other work.
+_FULL_SECONDS = 0.5
 
 
 class Lane:
@@ -45,7 +48,8 @@ class Lane:
     gain.
 
     A lane of boards on this machine has one loop, so that nothing runs beside a measurement;
-    elsewhere two loops overlap building and measuring.
+    elsewhere several overlap searching, building and measuring, and claim no more than the boards
+    take meanwhile.
     """
 
     def __init__(
@@ -68,7 +72,7 @@ class Lane:
             builds,
             context.settings,
             watch,
-            side_by_side=loops,
+            check=context.check,
             monotonic=context.monotonic,
         )
         self._threads = [
@@ -138,11 +142,18 @@ class Lane:
         if stage is not None:
             self._carry_out(stage)
             return True
-        batch = self._planner.claim(there, self._context.settings.batch)
-        if batch is not None:
-            self._run_rounds(batch)
-            return True
-        return False
+        supply = self._benches.supply
+        with ExitStack() as ends:
+            with supply.claiming:
+                room = supply.room
+                batch = self._planner.claim(there, room) if room else None
+                if batch is not None:
+                    under_way = ends.enter_context(supply.under_way(open_trials(batch.rounds)))
+            if batch is not None:
+                self._run_rounds(batch, under_way)
+        if not room:
+            supply.wait(_FULL_SECONDS)
+        return batch is not None or not room
 
     def _claim_stage(self, there: Sequence[str]) -> ClaimedStage | None:
         if self._context.monotonic() < self._no_stage_until:
@@ -190,7 +201,7 @@ class Lane:
 
     # --- rounds --------------------------------------------------------------------------------
 
-    def _run_rounds(self, batch: ClaimedBatch) -> None:
+    def _run_rounds(self, batch: ClaimedBatch, under_way: UnderWay) -> None:
         rounds, first = batch.rounds, batch.rounds[0]
         board_class = self._classes[first.board_class]
         target = resolve_target(first.key.target)
@@ -210,7 +221,7 @@ class Lane:
                     _away_where_lost(board_class),
                     self._benches.use(board_class, target) as one,
                 ):
-                    one.runner.run(hopeful, leases)
+                    one.runner.run(hopeful, leases, under_way)
             except TunebookError:
                 raise
             except Exception as error:  # TVM raises whatever it likes

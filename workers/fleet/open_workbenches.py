@@ -11,14 +11,25 @@ from dataclasses import dataclass, field
 
 from tunebook.cache.store import Store
 from tunebook.cache.targets import Target
+from tunebook.tuner.trials.board_pool import BoardPool
 from tunebook.tuner.trials.build_pool import BuildPool
+from tunebook.tuner.trials.measuring import BoardCheck
+from tunebook.tuner.trials.trials import BoardAddress
 from tunebook.workers.boards.board_classes import BoardClass
 from tunebook.workers.rounds.phase_times import PhaseClock
 from tunebook.workers.rounds.proposals import SearchProposer
-from tunebook.workers.rounds.round_runner import RoundRunner, RoundWatch
-from tunebook.workers.rounds.workbench import Workbench, WorkerSettings, workbench_on
+from tunebook.workers.rounds.round_runner import RoundRunner
+from tunebook.workers.rounds.round_watch import RoundWatch
+from tunebook.workers.rounds.shared_time import SharedTime
+from tunebook.workers.rounds.supply import Supply
+from tunebook.workers.rounds.workbench import (
+    Workbench,
+    WorkerSettings,
+    open_board_pool,
+    workbench_on,
+)
 
-# Of those that nobody uses, so many stay open: each has a process that measures.
+# Of those that nobody uses, so many stay open: each keeps what its search has learnt.
 _MOST_OPEN = 3
 # A workbench keeps what its search has learnt, and the programs of all tasks it has seen: after so
 # many uses it is opened anew, from what is stored.
@@ -74,20 +85,29 @@ class OpenWorkbenches:
         settings: WorkerSettings,
         watch: RoundWatch,
         *,
-        side_by_side: int,
+        check: BoardCheck | None = None,
         monotonic: Callable[[], float] = time.monotonic,
         most_uses: int = _MOST_USES,
     ) -> None:
+        """`check` is asked about each board on which a session is opened."""
         self._store = store
         self._builds = builds
         self._settings = settings
         self._watch = watch
-        self._side_by_side = side_by_side
+        self._check = check
         self._monotonic = monotonic
         self._most_uses = most_uses
         self._lock = threading.Lock()
         self._alone = threading.Lock()
         self._open: OrderedDict[tuple[str, str], OpenWorkbench] = OrderedDict()
+        self._boards: dict[str, BoardPool] = {}
+        self._shared_time = SharedTime(monotonic)
+        self.supply = Supply(
+            processes=settings.processes,
+            batch=settings.batch,
+            boards=self._count_boards,
+            seconds_on_board=self._seconds_on_board,
+        )
 
     @contextmanager
     def use(self, board_class: BoardClass, target: Target) -> Iterator[OpenWorkbench]:
@@ -108,44 +128,41 @@ class OpenWorkbenches:
         finally:
             with self._lock:
                 one.users -= 1
-                self._close_used_up(one)
+                self._close_where_used_up(one)
 
     def give_boards_back(self) -> None:
-        """Lets others have the boards, until they are used here again."""
-        with self._lock:
-            idle = [one for one in self._open.values() if one.users == 0]
-            for one in idle:
-                one.bench.measurer.give_board_back()
+        """Lets others have the boards that have nothing to do."""
+        for boards in tuple(self._boards.values()):
+            boards.give_boards_back()
 
     def end_at_once(self) -> None:
         """Ends what is measured now; whoever waits for it learns that it was lost. Takes no lock:
         it is for another thread than those that work here."""
-        for one in tuple(self._open.values()):
-            one.bench.measurer.close()
+        for boards in tuple(self._boards.values()):
+            boards.end()
 
     def close(self) -> None:
         """Closes all."""
         with self._lock:
             while self._open:
                 self._open.popitem(last=False)[1].stack.close()
+            while self._boards:
+                self._boards.popitem()[1].close()
 
     def _take(self, board_class: BoardClass, target: Target) -> OpenWorkbench:
         place = (board_class.name, str(target))
         one = self._open.get(place)
+        if one is not None and one.uses >= self._most_uses:
+            # Whoever works there still closes it.
+            self._open.pop(place)
+            self._close_where_used_up(one)
+            one = None
         if one is None:
-            # Another target's session would keep the board that measuring the peak needs.
-            self._free_board(board_class.name)
             one = self._open[place] = self._new(board_class, target)
             self._close_oldest()
         else:
             self._open.move_to_end(place)
-            self._free_board(board_class.name, but=one)
         return one
-
-    def _free_board(self, board_class: str, but: OpenWorkbench | None = None) -> None:
-        for one in self._open.values():
-            if one is not but and one.place[0] == board_class and one.users == 0:
-                one.bench.measurer.give_board_back()
 
     def _close_oldest(self) -> None:
         unused = [place for place, one in self._open.items() if one.users == 0]
@@ -153,26 +170,43 @@ class OpenWorkbenches:
             if place != next(reversed(self._open)):
                 self._open.pop(place).stack.close()
 
-    def _close_used_up(self, one: OpenWorkbench) -> None:
+    def _close_where_used_up(self, one: OpenWorkbench) -> None:
         if one.users == 0 and one.uses >= self._most_uses:
-            self._open.pop(one.place).stack.close()
+            if self._open.get(one.place) is one:
+                self._open.pop(one.place)
+            one.stack.close()
 
     def _new(self, board_class: BoardClass, target: Target) -> OpenWorkbench:
         clock = PhaseClock(self._monotonic)
+        board = board_class.open(target)
+        boards = self._boards_at(board)
         with ExitStack() as stack:
             bench = stack.enter_context(
-                workbench_on(
-                    self._builds.pool(),
-                    self._store,
-                    target,
-                    board_class.open(target),
-                    self._settings,
-                    clock,
-                )
+                workbench_on(self._builds.pool(), boards, self._store, target, board, clock)
             )
             proposer = SearchProposer.on(bench, self._store, target, self._settings)
             runner = RoundRunner(
-                self._store, bench, proposer, self._watch, side_by_side=self._side_by_side
+                self._store,
+                bench,
+                proposer,
+                self._watch,
+                supply=self.supply,
+                shared_time=self._shared_time,
             )
             place = (board_class.name, str(target))
             return OpenWorkbench(bench, runner, place, stack.pop_all())
+
+    def _boards_at(self, board: BoardAddress) -> BoardPool:
+        """One pool a class, whatever the target: each board is held once."""
+        boards = self._boards.get(board.board_class)
+        if boards is None:
+            boards = open_board_pool(board, self._settings, self._check)
+            self._boards[board.board_class] = boards
+        return boards
+
+    def _count_boards(self) -> int:
+        return sum(boards.boards for boards in tuple(self._boards.values()))
+
+    def _seconds_on_board(self) -> float | None:
+        found = [boards.seconds_per_trial for boards in tuple(self._boards.values())]
+        return max((seconds for seconds in found if seconds is not None), default=None)

@@ -17,7 +17,7 @@ from tunebook.workers.recovery.unusable_schedules import withdraw_unusable
 from tunebook.workers.rounds.budget_clock import BudgetClock
 from tunebook.workers.rounds.first_measurements import measure_untuned, verify_leftovers
 from tunebook.workers.rounds.lease import Lease
-from tunebook.workers.rounds.round_runner import RoundWatch
+from tunebook.workers.rounds.round_watch import RoundWatch
 
 _log = logging.getLogger(__name__)
 

@@ -13,8 +13,9 @@ from tunebook.workers.rounds.claims import claim_rounds
 from tunebook.workers.rounds.first_measurements import GoOn
 from tunebook.workers.rounds.measured_records import measured_here, modules_of
 from tunebook.workers.rounds.near_candidates import NearCandidates
-from tunebook.workers.rounds.round_runner import RoundRunner, RoundWatch
-from tunebook.workers.rounds.workbench import Workbench, WorkerSettings
+from tunebook.workers.rounds.round_runner import RoundRunner
+from tunebook.workers.rounds.round_watch import RoundWatch
+from tunebook.workers.rounds.workbench import Workbench, WorkerSettings, supply_for
 
 _log = logging.getLogger(__name__)
 
@@ -47,7 +48,8 @@ class Recovery:
         build; what was measured is stored by then.
         """
         proposer = RecipeProposer(recipes)
-        runner = RoundRunner(self._store, self._bench, proposer, self._watch)
+        supply = supply_for(self._bench.measurer.pool, self._settings)
+        runner = RoundRunner(self._store, self._bench, proposer, self._watch, supply=supply)
         with self._bench.machine.measuring():
             for recipe in recipes:
                 if not self._go_on(f"verifying {recipe.key.op}"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Sequence
 
 from tunebook.cache.keys import ScheduleKey
@@ -11,18 +12,20 @@ from tunebook.tuner.splitting.program import Program, describe
 from tunebook.tuner.trials.build_pool import BuildPool
 from tunebook.tuner.trials.trials import BuildFailure, BuildRequest, BuiltLibrary
 from tunebook.workers.rounds.log_members import members_of
+from tunebook.workers.rounds.running_round import Build, discard
 
 _log = logging.getLogger(__name__)
 
 
 class Programs:
-    """What measuring and verifying needs of each task, kept while a worker runs."""
+    """What measuring and verifying needs of each task, kept while a worker runs; thread-safe."""
 
     def __init__(self, store: Store, builds: BuildPool) -> None:
         self._store = store
         self._builds = builds
         self._programs: dict[ScheduleKey, Program] = {}
-        self._references: dict[ScheduleKey, BuiltLibrary | None] = {}
+        self._lock = threading.Lock()
+        self._pending: dict[ScheduleKey, Build] = {}
 
     def program(self, key: ScheduleKey) -> Program:
         """The task's program."""
@@ -32,13 +35,19 @@ class Programs:
 
     def build_references(self, keys: Sequence[ScheduleKey]) -> None:
         """Builds the unscheduled programs of these tasks side by side."""
-        pending = {
-            key: self._builds.submit(BuildRequest(self.program(key).tir, key.target, None))
-            for key in keys
-            if key not in self._references
-        }
-        for key, future in pending.items():
-            built = future.result()
+        with self._lock:
+            new = [key for key in dict.fromkeys(keys) if key not in self._pending]
+            for key in new:
+                request = BuildRequest(self.program(key).tir, key.target, None)
+                self._pending[key] = self._builds.submit(request)
+        for key in new:
+            try:
+                built = self._pending[key].result()
+            except BaseException:
+                # It says nothing about the program: the next time it may be built.
+                with self._lock:
+                    self._pending.pop(key, None)
+                raise
             if isinstance(built, BuildFailure):
                 _log.warning(
                     "%s: the unscheduled program does not build: %s",
@@ -46,16 +55,15 @@ class Programs:
                     built.text,
                     extra=members_of(key),
                 )
-            self._references[key] = built if isinstance(built, BuiltLibrary) else None
 
     def close(self) -> None:
         """Removes the unscheduled libraries; they are built again where somebody asks."""
-        for library in self._references.values():
-            if library is not None:
-                library.path.unlink(missing_ok=True)
-        self._references.clear()
+        with self._lock:
+            pending, self._pending = self._pending, {}
+        discard(pending.values())
 
     def reference(self, key: ScheduleKey) -> BuiltLibrary | None:
         """The unscheduled program as a library, or None where it cannot be built."""
         self.build_references([key])
-        return self._references[key]
+        built = self._pending[key].result()
+        return built if isinstance(built, BuiltLibrary) else None

@@ -1,4 +1,4 @@
-"""How many loops run rounds on one board at once, and how they keep out of a measurement's way."""
+"""How many loops run rounds at once, and how they keep out of a measurement's way."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ import threading
 from tunebook.tuner.trials.trials import BoardAddress
 
 _NICENESS = 10
-# Where building overlaps measuring, one round is searched for while another is measured.
-_OVERLAPPING_ROUNDS = 2
+# Elsewhere one batch is searched for and built while another is measured, and a third verified.
+OVERLAPPING_LOOPS = 3
 
 
 def loops_on(board: BoardAddress) -> int:
     """One where the board is this machine, so that nothing of ours runs beside a measurement."""
-    return 1 if board.shares_host else _OVERLAPPING_ROUNDS
+    return 1 if board.shares_host else OVERLAPPING_LOOPS
 
 
 def give_way() -> None:

@@ -3,22 +3,31 @@
 from __future__ import annotations
 
 import logging
-import threading
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from concurrent.futures import as_completed, wait
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from tunebook.cache.errors import LeaseLostError
 from tunebook.cache.keys import ScheduleKey
-from tunebook.cache.records import Candidate, ErrorClass, Measurement, Record
+from tunebook.cache.records import Candidate, ErrorClass, Record
 from tunebook.cache.store import ClaimedRound, Slot, Store
-from tunebook.tuner.trials.trials import BuildFailure, BuildRequest, BuiltLibrary
+from tunebook.tuner.trials.measuring import Measurer
+from tunebook.tuner.trials.target_boards import result_of
+from tunebook.tuner.trials.trials import (
+    BuildFailure,
+    BuildRequest,
+    BuiltLibrary,
+    VerificationResult,
+)
+from tunebook.workers.rounds.batch_trials import BatchTrials
 from tunebook.workers.rounds.lease import Lease, held_leases
 from tunebook.workers.rounds.log_members import members_of
 from tunebook.workers.rounds.proposals import Proposer
+from tunebook.workers.rounds.round_watch import RoundWatch
 from tunebook.workers.rounds.running_round import Build, RunningRound, RunningTrial, discard
+from tunebook.workers.rounds.shared_time import SharedTime
+from tunebook.workers.rounds.supply import Supply, UnderWay, open_trials
 from tunebook.workers.rounds.workbench import Workbench
 
 _log = logging.getLogger(__name__)
@@ -28,25 +37,13 @@ _Given = TypeVar("_Given")
 _LOOK_SECONDS = 0.5
 
 
-@dataclass(frozen=True)
-class RoundWatch:
-    """What whoever runs rounds is told meanwhile, and asked.
-
-    Once a round is `out_of_time`, none of its trials is begun any more, and what is left of it goes
-    back to the budget. Once `stop` is set, rounds are left as they are, for a successor.
-    """
-
-    on_trial: Callable[[ClaimedRound], None]
-    out_of_time: Callable[[ClaimedRound], bool]
-    stop: threading.Event
-
-
 class RoundRunner:
-    """Runs claimed rounds on one board.
+    """Runs claimed rounds on the boards of a workbench.
 
     Where the board is this machine, every candidate is built before the first is measured, so
-    that nothing of ours disturbs a measurement; elsewhere the two overlap, and whoever runs
-    batches `side_by_side` says so, since each then takes that share of the time that passes.
+    that nothing of ours disturbs a measurement; elsewhere the two overlap, in a batch and from
+    batch to batch, which may be run side by side. The time that passes then is shared out by
+    `shared_time`, and `supply` is told what trials cost.
     """
 
     def __init__(
@@ -56,50 +53,55 @@ class RoundRunner:
         proposer: Proposer,
         watch: RoundWatch,
         *,
-        side_by_side: int = 1,
+        supply: Supply,
+        shared_time: SharedTime | None = None,
     ) -> None:
         self._store = store
         self._bench = bench
         self._proposer = proposer
         self._watch = watch
-        self._side_by_side = side_by_side
-        self._board_lock = threading.Lock()
+        self._supply = supply
+        self._shared_time = shared_time or SharedTime(bench.clock.now)
 
-    def run(self, batch: Sequence[ClaimedRound], leases: Sequence[Lease] | None = None) -> None:
+    def run(
+        self,
+        batch: Sequence[ClaimedRound],
+        leases: Sequence[Lease] | None = None,
+        under_way: UnderWay | None = None,
+    ) -> None:
         """Measures what the rounds' slots leave open, and verifies the best of each. They are of
         one target and board class, and of any jobs. `leases` are theirs, where they are held by
-        the caller.
+        the caller, and `under_way` counts them, where the caller has claimed for a supply.
 
         Raises BoardError when no board can be had; what was measured is stored by then.
         """
-        began = self._bench.clock.now()
         builds: dict[Build, RunningTrial] = {}
         with ExitStack() as ends:
-            held = (
-                leases
-                if leases is not None
-                else ends.enter_context(held_leases(self._store, batch))
-            )
-            rounds = self._begin(batch, held)
+            passed = ends.enter_context(self._shared_time.working())
+            if leases is None:
+                leases = ends.enter_context(held_leases(self._store, batch))
+            if under_way is None:
+                under_way = ends.enter_context(self._supply.under_way(open_trials(batch)))
+            rounds = self._begin(batch, leases)
+            trials = BatchTrials(self._store, self._bench, self._watch, under_way)
             ends.callback(discard, builds)
+            ends.callback(trials.give_up)
             with self._bench.machine.working():
-                for one in rounds:
-                    builds.update(self._start_builds(one))
-                if self._bench.board.shares_host:
-                    with self._bench.clock.phase("build"):
-                        self._wait_for(builds)
+                self._make(rounds, builds, trials)
             with self._bench.machine.measuring():
-                self._measure(builds)
+                trials.store_all()
                 if self._watch.stop.is_set():
                     return
-                for one in rounds:
-                    if not one.lease.lost:
-                        with self._counted(one, None):
-                            self.verify_best(one.key, one.libraries)
+                self._verify(rounds)
             with self._bench.machine.working():
+                self._supply.made(
+                    len(builds),
+                    sum(one.search_seconds for one in rounds),
+                    sum(one.build_seconds for one in rounds),
+                )
                 for one in rounds:
                     self._learn(one)
-                self._share_out(rounds, self._bench.clock.now() - began)
+                self._share_out(rounds, passed())
                 for one in rounds:
                     self._end(one)
 
@@ -108,36 +110,7 @@ class RoundRunner:
 
         `libraries` holds, by module hash, what is built already.
         """
-        for record in self._store.unverified_best(key, emulated=self._bench.board.emulated):
-            name, told = f"{key}: record {record.id}", {"record": record.id, **members_of(key)}
-            reference = self._bench.programs.reference(key)
-            if reference is None:
-                _log.warning("%s: no unscheduled program to verify against", name, extra=told)
-                return
-            library = libraries.get(record.candidate.module_hash) or self._build_again(record)
-            if isinstance(library, BuildFailure):
-                # It was built before it was measured: this machine's fault, or another compiler's.
-                _log.warning("%s: not verified: %s", name, library.text, extra=told)
-                continue
-            try:
-                with self._board_lock, self._bench.clock.phase("measure"):
-                    verdict = self._bench.measurer.verify(
-                        library, reference, self._bench.programs.program(key)
-                    )
-            finally:
-                if record.candidate.module_hash not in libraries:
-                    library.path.unlink(missing_ok=True)
-            if verdict.agrees:
-                self._store.mark_verified(record.id)
-                return
-            if self._watch.stop.is_set():
-                return
-            if verdict.error in (None, ErrorClass.BOARD_LOST):
-                # Says nothing about the schedule: it stays unverified, for another run to verify.
-                _log.warning("%s: not verified: %s", name, verdict.text, extra=told)
-                return
-            _log.warning("%s: %s: %s", name, verdict.error.value, verdict.text, extra=told)
-            self._store.mark_failed(record.id, verdict.error, verdict.text)
+        self._verify_best(key, libraries, None)
 
     def _begin(self, batch: Sequence[ClaimedRound], leases: Sequence[Lease]) -> list[RunningRound]:
         tasks = {
@@ -159,22 +132,35 @@ class RoundRunner:
             one.lease.lose()
             return None
 
-    def _is_over(self, one: RunningRound) -> bool:
-        """Whether no trial of a round may be begun any more."""
-        return self._watch.stop.is_set() or one.lease.lost or self._watch.out_of_time(one.claimed)
-
     @contextmanager
-    def _counted(self, one: RunningRound, phase: str | None) -> Iterator[None]:
-        """Counts the block for its round, and for its phase where it has one of its own."""
+    def _searching(self, one: RunningRound) -> Iterator[None]:
         started = self._bench.clock.now()
-        with ExitStack() as phases:
-            if phase is not None:
-                phases.enter_context(self._bench.clock.phase(phase))
+        with self._bench.clock.phase("search"):
             yield
-        one.seconds += self._bench.clock.now() - started
+        one.search_took(self._bench.clock.now() - started)
+
+    # --- making --------------------------------------------------------------------------------
+
+    def _make(
+        self, rounds: Sequence[RunningRound], builds: dict[Build, RunningTrial], trials: BatchTrials
+    ) -> None:
+        """Searches and builds; where the boards are others, what is built is measured meanwhile."""
+        alone = self._bench.board.shares_host
+        of_rounds = []
+        for one in rounds:
+            of_rounds.append(self._start_builds(one))
+            builds.update(of_rounds[-1])
+            if not alone:
+                trials.add(one, of_rounds[-1])
+                trials.store_ended()
+        if alone:
+            with self._bench.clock.phase("build"):
+                self._wait_for(builds)
+            for one, its_builds in zip(rounds, of_rounds, strict=True):
+                trials.add(one, its_builds)
 
     def _start_builds(self, one: RunningRound) -> dict[Build, RunningTrial]:
-        if self._is_over(one):
+        if one.is_over(self._watch):
             return {}
         slots = self._unless_lost(one, self._slots) or ()
         return {
@@ -189,7 +175,7 @@ class RoundRunner:
         missing = claimed.size - len(claimed.slots)
         if missing <= 0:
             return claimed.slots
-        with self._counted(one, "search"):
+        with self._searching(one):
             candidates = self._proposer.propose(one.task, missing)
         if not candidates:
             return claimed.slots
@@ -207,48 +193,78 @@ class RoundRunner:
         while pending:
             pending = wait(pending, _LOOK_SECONDS).not_done
             for build in pending:
-                if self._is_over(builds[build].round):
+                if builds[build].round.is_over(self._watch):
                     build.cancel()
 
-    def _measure(self, builds: Mapping[Build, RunningTrial]) -> None:
-        rounds = {trial.round.claimed.id: trial.round for trial in builds.values()}.values()
-        for build in as_completed(builds):
-            if all(self._is_over(one) for one in rounds):
-                return
-            one, slot = builds[build].round, builds[build].slot
-            if build.cancelled() or self._is_over(one):
-                continue
-            outcome = build.result()
-            one.seconds += outcome.seconds / self._bench.builds.size
-            with self._counted(one, None):
-                measurement = self._measure_one(one, outcome)
-            if self._watch.stop.is_set() and measurement.error is ErrorClass.BOARD_LOST:
-                # It was us who ended it; the slot stays open, for a successor to measure.
-                return
-            claimed = one.claimed
-            stored = self._store.store_result(claimed.id, claimed.epoch, slot.number, measurement)
-            if isinstance(outcome, BuiltLibrary):
-                one.libraries[slot.candidate.module_hash] = outcome
-            if not stored.repeated:
-                one.results.append((slot.candidate, measurement))
-                self._watch.on_trial(claimed)
+    # --- verifying -----------------------------------------------------------------------------
 
-    def _measure_one(self, one: RunningRound, outcome: BuiltLibrary | BuildFailure) -> Measurement:
-        if isinstance(outcome, BuildFailure):
-            return Measurement(
-                error=outcome.error,
-                error_text=outcome.text,
-                board_class=self._bench.board.board_class,
-                emulated=self._bench.board.emulated,
-            )
-        with self._board_lock, self._bench.clock.phase("measure"):
-            measured = self._bench.measurer.measure(
-                outcome, self._bench.programs.program(one.key), best_seconds=one.best_seconds
-            )
-        return replace(measured, features=outcome.features, feature_columns=outcome.feature_columns)
+    def _verify(self, rounds: Sequence[RunningRound]) -> None:
+        """The best of each round: side by side, since there may be a board for each."""
+        wanted = [one for one in rounds if not one.lease.lost]
+        if len(wanted) < 2 or self._bench.board.shares_host:
+            for one in wanted:
+                self._verify_best(one.key, one.libraries, one)
+            return
+        with ThreadPoolExecutor(len(wanted), thread_name_prefix="verify") as threads:
+            verified = [
+                threads.submit(self._verify_best, one.key, one.libraries, one) for one in wanted
+            ]
+        for done in verified:
+            done.result()
+
+    def _verify_best(
+        self, key: ScheduleKey, libraries: Mapping[str, BuiltLibrary], one: RunningRound | None
+    ) -> None:
+        for record in self._store.unverified_best(key, emulated=self._bench.board.emulated):
+            name, told = f"{key}: record {record.id}", {"record": record.id, **members_of(key)}
+            reference = self._bench.programs.reference(key)
+            if reference is None:
+                _log.warning("%s: no unscheduled program to verify against", name, extra=told)
+                return
+            library = libraries.get(record.candidate.module_hash) or self._build_again(record)
+            if isinstance(library, BuildFailure):
+                # It was built before it was measured: this machine's fault, or another compiler's.
+                _log.warning("%s: not verified: %s", name, library.text, extra=told)
+                continue
+            try:
+                verdict = self._compare(key, library, reference, one)
+            finally:
+                if record.candidate.module_hash not in libraries:
+                    library.path.unlink(missing_ok=True)
+            if verdict.agrees:
+                self._store.mark_verified(record.id)
+                return
+            if self._watch.stop.is_set():
+                return
+            if verdict.error in (None, ErrorClass.BOARD_LOST):
+                # Says nothing about the schedule: it stays unverified, for another run to verify.
+                _log.warning("%s: not verified: %s", name, verdict.text, extra=told)
+                return
+            _log.warning("%s: %s: %s", name, verdict.error.value, verdict.text, extra=told)
+            self._store.mark_failed(record.id, verdict.error, verdict.text)
+
+    def _compare(
+        self,
+        key: ScheduleKey,
+        library: BuiltLibrary,
+        reference: BuiltLibrary,
+        one: RunningRound | None,
+    ) -> VerificationResult:
+        program = self._bench.programs.program(key)
+
+        def compare(board: Measurer) -> VerificationResult:
+            with self._bench.on_board(one.board_took if one is not None else None):
+                return board.verify(library, reference, program)
+
+        return result_of(self._bench.measurer.submit(compare, urgent=True))
+
+    def _build_again(self, record: Record) -> BuiltLibrary | BuildFailure:
+        return self._build(record.key, record.candidate).result()
+
+    # --- ending --------------------------------------------------------------------------------
 
     def _learn(self, one: RunningRound) -> None:
-        with self._counted(one, "search"):
+        with self._searching(one):
             self._proposer.learn(one.key, one.results)
 
     def _share_out(self, rounds: Sequence[RunningRound], seconds: float) -> None:
@@ -256,7 +272,7 @@ class RoundRunner:
         counted = sum(one.seconds for one in rounds)
         for one in rounds:
             share = one.seconds / counted if counted else 1 / len(rounds)
-            one.seconds = share * seconds / self._side_by_side
+            one.seconds = share * seconds
 
     def _end(self, one: RunningRound) -> None:
         if not one.lease.lost:
@@ -270,6 +286,3 @@ class RoundRunner:
 
     def _finish(self, one: RunningRound) -> None:
         self._store.finish_round(one.claimed.id, one.claimed.epoch, one.seconds)
-
-    def _build_again(self, record: Record) -> BuiltLibrary | BuildFailure:
-        return self._build(record.key, record.candidate).result()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,20 +14,27 @@ from tunebook.cache.errors import BoardError, TunebookError
 from tunebook.cache.store import BoardPeak, Store
 from tunebook.cache.targets import Target
 from tunebook.tuner.search.allocation import RoundSizes
+from tunebook.tuner.trials.board_pool import BoardPool
 from tunebook.tuner.trials.build_pool import BuildPool
-from tunebook.tuner.trials.measuring import Measurer
+from tunebook.tuner.trials.measuring import BoardCheck
 from tunebook.tuner.trials.peak import measure_peak
+from tunebook.tuner.trials.target_boards import TargetBoards, result_of
 from tunebook.tuner.trials.trials import BoardAddress
 from tunebook.workers.boards.quiet_machine import QuietMachine
 from tunebook.workers.rounds.phase_times import PhaseClock
 from tunebook.workers.rounds.programs import Programs
+from tunebook.workers.rounds.supply import Supply
 
 _log = logging.getLogger(__name__)
+
+# Boards of a class that a worker uses at once, unless it is told otherwise.
+MOST_BOARDS = 8
 
 
 @dataclass(frozen=True)
 class WorkerSettings:
-    """How a worker works; times in seconds, `batch` in trials that are built together."""
+    """How a worker works; times in seconds, `batch` in trials that are built together. It uses
+    `most_boards` of a class at once."""
 
     seed: int = 0
     sizes: RoundSizes = field(default_factory=RoundSizes)
@@ -36,24 +43,38 @@ class WorkerSettings:
     compile_timeout: float = 60.0
     run_timeout: float = 10.0
     board_timeout: float = 60.0
+    most_boards: int = MOST_BOARDS
 
     @classmethod
-    def for_this_machine(cls, *, board_timeout: float, seed: int = 0) -> WorkerSettings:
+    def for_this_machine(
+        cls, *, board_timeout: float, seed: int = 0, most_boards: int = MOST_BOARDS
+    ) -> WorkerSettings:
         """One build process and one search thread a core."""
         cores = len(os.sched_getaffinity(0))
-        return cls(seed=seed, processes=cores, board_timeout=board_timeout)
+        return cls(seed=seed, processes=cores, board_timeout=board_timeout, most_boards=most_boards)
 
 
 @dataclass(frozen=True)
 class Workbench:
-    """The tools of one worker; usable while `open_workbench` is."""
+    """The tools of one worker; usable while `open_workbench` is. `measurer` measures on the boards
+    at `board`."""
 
     board: BoardAddress
     builds: BuildPool
-    measurer: Measurer
+    measurer: TargetBoards
     machine: QuietMachine
     programs: Programs
     clock: PhaseClock
+
+    @contextmanager
+    def on_board(self, took: Callable[[float, int], None] | None) -> Iterator[None]:
+        """Counts the block for measuring; `took` is told its seconds, and how many boards are used
+        meanwhile."""
+        started = self.clock.now()
+        with self.clock.phase("measure"):
+            yield
+        if took is not None:
+            took(self.clock.now() - started, self.measurer.pool.held)
 
 
 @contextmanager
@@ -67,15 +88,40 @@ def open_workbench(
     """
     with (
         open_build_pool(settings) as builds,
-        workbench_on(builds, store, target, board, settings, clock) as bench,
+        open_board_pool(board, settings) as boards,
+        workbench_on(builds, boards, store, target, board, clock) as bench,
     ):
         try:
             yield bench
         except BaseException:
             # What other threads wait for ends too, or they would go on to their last trial.
             builds.close()
-            bench.measurer.close()
+            boards.end()
             raise
+
+
+def open_board_pool(
+    board: BoardAddress, settings: WorkerSettings, check: BoardCheck | None = None
+) -> BoardPool:
+    """The boards of a class, of which none is held before the first trial; `check` is asked about
+    each that a session is opened on."""
+    return BoardPool(
+        board,
+        most_boards=settings.most_boards,
+        board_timeout=settings.board_timeout,
+        run_timeout=settings.run_timeout,
+        check=check,
+    )
+
+
+def supply_for(boards: BoardPool, settings: WorkerSettings) -> Supply:
+    """What is to be under way for these boards."""
+    return Supply(
+        processes=settings.processes,
+        batch=settings.batch,
+        boards=lambda: boards.boards,
+        seconds_on_board=lambda: boards.seconds_per_trial,
+    )
 
 
 @contextmanager
@@ -91,23 +137,19 @@ def open_build_pool(settings: WorkerSettings) -> Iterator[BuildPool]:
 @contextmanager
 def workbench_on(
     builds: BuildPool,
+    boards: BoardPool,
     store: Store,
     target: Target,
     board: BoardAddress,
-    settings: WorkerSettings,
     clock: PhaseClock,
 ) -> Iterator[Workbench]:
-    """A workbench with build processes that others may use too; see `open_workbench`."""
+    """A workbench with build processes and boards that others may use too; see `open_workbench`.
+    `board` is the way to those of them that run the target's code."""
     with (
-        Measurer(
-            board,
-            num_cores=target.num_cores,
-            board_timeout=settings.board_timeout,
-            run_timeout=settings.run_timeout,
-        ) as measurer,
         QuietMachine(measures_here=board.shares_host) as machine,
         closing(Programs(store, builds)) as programs,
     ):
+        measurer = TargetBoards(boards, target.num_cores, board.features)
         bench = Workbench(board, builds, measurer, machine, programs, clock)
         with machine.measuring():
             measurer.peak = _peak(store, target, bench)
@@ -123,7 +165,9 @@ def _peak(store: Store, target: Target, bench: Workbench) -> BoardPeak | None:
     peak = store.board_peak(board_class, text)
     if peak is None:
         try:
-            peak = measure_peak(bench.builds, bench.measurer, text)
+            peak = result_of(
+                bench.measurer.submit(lambda board: measure_peak(bench.builds, board, text))
+            )
         except BoardError:
             raise
         except TunebookError as error:
