@@ -10,7 +10,7 @@ import gc
 import importlib.util
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -137,6 +137,28 @@ def _loaded_files() -> list[tuple[str, Path]]:
         (name, Path(file).resolve())
         for name, module in list(sys.modules.items())
         if (file := getattr(module, "__file__", None)) and name != "__main__"
+    ]
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    """Prints the lines that tests give by `record_property("table", (title, line))`, whichever
+    process ran them."""
+    tables: dict[str, list[dict[str, object]]] = {}
+    for report in [one for some in terminalreporter.stats.values() for one in some]:
+        for name, told in getattr(report, "user_properties", ()):
+            if name == "table" and report.when == "call":
+                tables.setdefault(told[0], []).append(told[1])
+    for title, lines in tables.items():
+        terminalreporter.section(title)
+        for row in _aligned([list(lines[0]), *(list(line.values()) for line in lines)]):
+            terminalreporter.write_line(row)
+
+
+def _aligned(rows: Sequence[Sequence[object]]) -> list[str]:
+    widths = [max(len(str(cell)) for cell in column) for column in zip(*rows, strict=True)]
+    return [
+        "  ".join(str(cell).rjust(width) for cell, width in zip(row, widths, strict=True))
+        for row in rows
     ]
 
 
