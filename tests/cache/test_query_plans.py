@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from cache_samples import A53, A76, BOARD, conv, failure, measure, serve
+from cache_samples import A53, A76, BOARD, COMPILER, conv, failure, measure, serve, success
 from near_cases import HINTS, NEAR_CASES, WANTED, WANTED_KEY
 from queue_samples import (
     claim_new_searched,
@@ -122,6 +122,7 @@ def test_no_query_reads_a_whole_table(sqlite_url: str, ask: str) -> None:
         (RecordFilter(failed=True), "ix_records_failed (error=?"),
         (RecordFilter(verified=True), "ix_records_verified (id<?)"),
         (RecordFilter(source=Source.IMPORT), "ix_records_unsearched (source=? AND id<?)"),
+        (RecordFilter(suspect=True), "ix_records_suspect"),
         (RecordFilter(target=A76, verified=True), "ix_records_verified (id<?)"),
         (RecordFilter(target=A76, error=ErrorClass.RUN), "ix_records_failed (error=? AND id<?)"),
     ],
@@ -134,7 +135,46 @@ def test_a_page_of_records_is_found_by_an_index_for_what_it_is_filtered_by(
         measure(store, WANTED, {"a": failure()})
         steps = plans(sqlite_url, lambda: store.catalogue.records(wanted, before=1000))
     assert any(index in step for step in steps if "records" in step), steps
-    assert [step for step in steps if step.startswith("SCAN records")] == []
+    assert whole_tables(steps, "records") == []
+
+
+# Suspect records are few: their index holds no others.
+SUSPECTS = ("ix_records_suspect",)
+
+
+def whole_tables(steps: list[str], *tables: str) -> list[str]:
+    """The steps that read all of a table, or of an index of all of it."""
+    scans = tuple(f"SCAN {table}" for table in tables)
+    return [one for one in steps if one.startswith(scans) and not one.endswith(SUSPECTS)]
+
+
+def judge(store: Store) -> None:
+    for seconds in (*[1e-3] * 5, 2e-3, 2e-3):
+        store.boards.note_reference(BOARD, "board-1", [seconds], {})
+
+
+ASKED_OF_BOARDS: dict[str, Callable[[Store], object]] = {
+    "is one due": lambda store: store.boards.reference_due(BOARD, "board-1", 900),
+    "judge one": judge,
+    "who is in quarantine": lambda store: store.boards.quarantined(BOARD),
+    "what is suspect": lambda store: store.boards.suspects(BOARD, A76, COMPILER, 8),
+    "of which targets": lambda store: store.boards.suspect_targets(BOARD, COMPILER),
+    "measured again": lambda store: store.boards.remeasured(1, success(1e-3)),
+    "what is served first": lambda store: store.unverified_best(WANTED_KEY),
+    "what is learnt": lambda store: store.training_records(A76, COMPILER, 100),
+}
+
+
+@pytest.mark.parametrize("asked", ASKED_OF_BOARDS)
+def test_no_query_of_boards_reads_all_that_was_ever_measured(sqlite_url: str, asked: str) -> None:
+    with Store.open(sqlite_url) as store:
+        judge(store)
+        store.boards.begin_baseline(BOARD, "board-1")
+        serve(store, WANTED)
+        steps = plans(sqlite_url, lambda: ASKED_OF_BOARDS[asked](store))
+    tables = ("records", "schedules", "workloads", "slots", "rounds", "reference_runs")
+    assert steps
+    assert whole_tables(steps, *tables) == []
 
 
 @pytest.mark.parametrize(
