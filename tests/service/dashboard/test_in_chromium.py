@@ -13,6 +13,7 @@ import pytest
 from real_run import Coordinator
 
 from tunebook.cache.access.tokens import Role
+from tunebook.cache.boards.board_reports import BoardReport
 from tunebook.cache.queue.submissions import BudgetLimits, JobRequest
 
 playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
@@ -20,7 +21,7 @@ playwright = pytest.importorskip("playwright.sync_api", reason="playwright is no
 pytestmark = pytest.mark.slow
 
 CHROMIUM = ("chromium", "chromium-browser", "google-chrome")
-JOBS_MS, RATES_MS = 5_000, 60_000
+JOBS_MS, BOARDS_MS, RATES_MS = 5_000, 10_000, 60_000
 NOT_LOADED = "Failed to load resource"
 ATTACK = "</code><img src=x onerror=window.attacked=1><script>window.attacked=1</script>"
 
@@ -232,6 +233,16 @@ def test_the_page_is_read_without_scripts(
     assert page.url.endswith("/sign-in")
 
 
+@pytest.fixture
+def boards(coordinator: Coordinator) -> Iterator[None]:
+    """A board that is there, and one that is not, with a reason."""
+    store = coordinator.store
+    store.boards.report("rpi4b", "pi-1", BoardReport(cpu_model="Cortex-A72", registered=True))
+    store.boards.report("rpi4b", "pi-2", BoardReport(fault=ATTACK, temperature_c=50.0))
+    yield
+
+
+@pytest.mark.usefixtures("boards")
 @pytest.mark.parametrize("width", [360, 820, 1400])
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_no_page_is_wider_than_its_window(
@@ -239,14 +250,37 @@ def test_no_page_is_wider_than_its_window(
 ) -> None:
     page = sign_in(viewport={"width": width, "height": 800}, color_scheme=scheme)
     assert page.evaluate("document.documentElement.scrollWidth") <= width
+    page.get_by_role("link", name="Boards").click()
+    page.wait_for_selector("h1:has-text('Boards')")
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
 
 
+@pytest.mark.usefixtures("boards")
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_every_text_can_be_told_from_its_ground(sign_in: Callable[..., Any], scheme: str) -> None:
     """The contrast that the Web Content Accessibility Guidelines ask for: 4.5 to 1."""
     page = sign_in(color_scheme=scheme)
-    weak = page.evaluate(CONTRASTS)
-    assert weak == []
+    assert page.evaluate(CONTRASTS) == []
+    page.get_by_role("link", name="Boards").click()
+    page.wait_for_selector("h1:has-text('Boards')")
+    assert page.evaluate(CONTRASTS) == []
+
+
+@pytest.mark.usefixtures("boards")
+def test_boards_move_without_a_reload(
+    sign_in: Callable[..., Any], coordinator: Coordinator
+) -> None:
+    page = sign_in()
+    page.clock.install()
+    page.get_by_role("link", name="Boards").click()
+    row = page.get_by_role("row", name="pi-1")
+    assert row.get_by_text("there", exact=True).is_visible()
+    # What somebody holds stays as it is.
+    page.evaluate("document.activeElement.blur()")
+    coordinator.store.boards.report("rpi4b", "pi-1", BoardReport(registered=True, serving=True))
+    page.clock.run_for(BOARDS_MS)
+    row.get_by_text("serving", exact=True).wait_for()
+    assert page.evaluate("window.attacked") is None
 
 
 CONTRASTS = """() => {

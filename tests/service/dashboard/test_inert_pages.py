@@ -19,12 +19,16 @@ from page_visits import (
     note_miss,
 )
 
+from tunebook.cache.boards.board_reports import BoardReport
 from tunebook.cache.misses import Difference, Miss, MissReason
+from tunebook.cache.queue.fleet import ServedBoard
 from tunebook.cache.queue.submissions import BudgetLimits, JobRequest
 from tunebook.cache.store import Store
 
 
-@pytest.mark.parametrize("address", ["/", "/sign-in", "/running-jobs", "/static/none.js"])
+@pytest.mark.parametrize(
+    "address", ["/", "/boards", "/sign-in", "/running-jobs", "/static/none.js"]
+)
 def test_every_page_has_the_strict_policy(reader: TestClient, address: str) -> None:
     headers = reader.get(address, follow_redirects=True).headers
     (policy,) = headers.get_list("content-security-policy")
@@ -77,7 +81,9 @@ def test_no_text_of_a_model_an_error_or_a_client_is_read_as_html(
         digest="0" * 64, shapes=ATTACK, target=PI, board_class="local", name=ATTACK
     )
     store.queue.submit(request, BudgetLimits(trials=10))
-    for address in ("/", "/running-jobs"):
+    store.fleet.announce("w", [ServedBoard(ATTACK, ATTACK, False, 4, {"governor": ATTACK})])
+    store.boards.report("rpi4b", ATTACK, BoardReport(cpu_model=ATTACK, fault=ATTACK))
+    for address in ("/", "/running-jobs", "/boards"):
         found = assert_inert(reader.get(address))
         assert any(ATTACK in text for text in found.text), address
     assert_inert(reader.get("/", params={"target": ATTACK, "pipeline": ATTACK}))

@@ -13,6 +13,7 @@ import pytest
 from cache_samples import A53, A76, COMPILER, conv, serve
 from real_nights import Nights, model_file
 
+from tunebook.cache.boards.board_reports import ClassDefaults
 from tunebook.cache.errors import ExitCode
 from tunebook.cache.records import Model, Task, Workload
 from tunebook.cache.store import Store
@@ -125,6 +126,18 @@ def test_a_hit_rate_that_is_too_low_is_a_miss_with_its_causes_and_what_mends_the
     assert checked.err.splitlines()[-1] == (
         f"error: the hit rate is below 100.0 % for a.onnx on {A76} (1/2)"
     )
+
+
+def test_a_target_is_completed_by_its_class_of_boards_which_what_mends_names(
+    check: Check, tmp_path: Path, store: Store, split: Split
+) -> None:
+    store.boards.set_defaults("pi5", ClassDefaults(4, "aarch64-linux-gnu", "cortex-a76"))
+    split(model_file(tmp_path, "a"), HIT, MISSED)
+    checked = check("a.onnx", "--boards", "pi5", target="llvm -mattr=+dotprod,+neon")
+    assert checked.code == ExitCode.MISS
+    assert f"completed by the board class pi5: {A76}" in checked.err
+    assert "0/2" in checked.out
+    assert "--boards pi5" in checked.err
 
 
 @pytest.mark.parametrize(("asked", "code"), [("0.5", ExitCode.OK), ("0.51", ExitCode.MISS)])

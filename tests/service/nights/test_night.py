@@ -14,6 +14,7 @@ from real_nights import TARGET, Nights, View
 from stand_in_worker import SLOWEST, TRIALS, UNTUNED, StandInWorker, workload_of
 
 from tunebook.cache.access.tokens import Role
+from tunebook.cache.boards.board_reports import ClassDefaults
 from tunebook.cache.errors import BudgetError, ExitCode, ServerError, UsageError
 from tunebook.cache.queue.submissions import JobState
 from tunebook.cache.records import ErrorClass
@@ -251,6 +252,19 @@ def test_jobs_that_somebody_cancels_are_no_failures(nights: Nights, store: Store
     summary = nights.run(nights.file("a"), View(on_show=cancel))
     assert outcomes(summary) == {"a": "cancelled"}
     assert exit_code(summary) == ExitCode.OK
+
+
+@pytest.mark.parametrize("given", ["", "target = 'llvm'\n"], ids=["no target", "a part of it"])
+def test_what_a_target_leaves_out_the_class_of_its_boards_supplies(
+    nights: Nights, store: Store, given: str
+) -> None:
+    nights.model("a")
+    store.boards.set_defaults("rpi4", ClassDefaults(3, "aarch64-linux-gnu", "cortex-a72"))
+    with StandInWorker(store):
+        summary = nights.run(nights.file("a", targets=f"{given}board_class = 'rpi4'"))
+    assert summary.targets[0].target == TARGET.replace("=4", "=3")
+    assert summary.targets[0].name == ("llvm" if given else "rpi4")
+    assert summary.targets[0].after is not None
 
 
 def test_cores_that_a_target_leaves_out_are_those_of_its_boards(

@@ -63,6 +63,11 @@ def test_the_smallest_file_has_a_name_a_budget_a_model_and_a_target(
     assert job.priority == 1.0
 
 
+def test_a_target_may_be_left_to_the_class_of_its_boards(read: Read) -> None:
+    (target,) = read(SMALLEST.rpartition("target =")[0] + "board_class = 'rpi4b'").targets
+    assert (target.target, target.name, target.board_class) == (None, "rpi4b", "rpi4b")
+
+
 def test_every_model_is_tuned_with_each_of_its_shapes_for_each_of_its_targets(read: Read) -> None:
     night = read(
         """

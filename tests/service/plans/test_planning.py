@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from tunebook.cache.boards.board_reports import ClassDefaults
 from tunebook.cache.errors import BudgetError, TargetError
 from tunebook.cache.keys import WorkloadKey
 from tunebook.cache.queue.fleet import ServedBoard
@@ -150,6 +151,22 @@ def test_a_target_without_cores_takes_those_of_the_boards_that_are_there(store: 
     store.fleet.announce("w", [ServedBoard("pi5", "pi-1", False, 4)])
     plan = _plan(store, {"target": A76.replace(" -num-cores=4", "")}, trials_per_job=108)
     assert (plan.demand.trials, plan.assumptions) == (100, [])
+
+
+@pytest.mark.parametrize("given", [None, "llvm", A76], ids=["nothing", "a part", "all"])
+def test_what_a_target_leaves_out_the_class_supplies(store: Store, given: str | None) -> None:
+    _tuned(store)
+    store.boards.set_defaults("pi5", ClassDefaults(4, "aarch64-linux-gnu", "cortex-a76"))
+    plan = _plan(store, {"target": given}, trials_per_job=108)
+    # What was tuned for the whole target counts.
+    assert plan.demand.trials == 100
+    assert {one.target for one in plan.another_hour} == {A76}
+
+
+def test_a_board_that_several_workers_have_counts_once(store: Store) -> None:
+    for worker in ("first", "second"):
+        store.fleet.announce(worker, [ServedBoard("pi5", "pi-1", False, 4)])
+    assert [one.boards for one in _plan(store).demand.classes] == [1]
 
 
 def test_boards_that_differ_in_their_cores_do_not_say_which_a_target_has(store: Store) -> None:
