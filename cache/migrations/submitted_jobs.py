@@ -46,11 +46,11 @@ _USES = """
 _IDENTITY = """
     digest = :digest AND shapes = :shapes AND target_id = :target_id AND compiler = :compiler
 """
-_NEW_BUDGET = f"""
+_FIND_BUDGET = f"SELECT id FROM budgets WHERE {_IDENTITY}"
+_NEW_BUDGET = """
     INSERT INTO budgets (digest, shapes, target_id, compiler, trial_limit, granted, spent,
         board_seconds)
-    SELECT :digest, :shapes, :target_id, :compiler, 0, 0, 0, 0
-    WHERE NOT EXISTS (SELECT 1 FROM budgets WHERE {_IDENTITY})
+    VALUES (:digest, :shapes, :target_id, :compiler, 0, 0, 0, 0)
 """
 _ADD_TRIALS = f"""
     UPDATE budgets SET trial_limit = trial_limit + :spent, granted = granted + :spent,
@@ -89,6 +89,7 @@ def _move(connection: Connection, use: Row[tuple[str, str, int, str, int]]) -> N
         "target_id": use.target_id,
         "compiler": use.compiler,
     }
-    connection.execute(text(_NEW_BUDGET), identity)
+    if connection.execute(text(_FIND_BUDGET), identity).first() is None:
+        connection.execute(text(_NEW_BUDGET), identity)
     connection.execute(text(_ADD_TRIALS), {**identity, "spent": use.spent})
     connection.execute(text(_MOVE_JOBS), identity)
