@@ -118,11 +118,8 @@ def create_app(
         answer_bytes=settings.limits.answer_bytes,
         hot=None if store.revisions.is_quick else HotAnswers(live.answers, live.counts),
     )
-    app.state.live = live or Live.open(None)
-    store.follow(app.state.live.tell)
-    app.state.metrics.also_collect(LiveMetrics(app.state.live))
     app.state.metrics.also_collect(FleetMetrics(store.fleet.served))
-    app.state.event_feed = JobEventFeed(store.queue.last_events, app.state.live)
+    app.state.event_feed = JobEventFeed(store.queue.last_events, live)
     app.state.scripts = Scripts(store)
     app.state.command_runner = CommandRunner(store)
     app.state.workers = workers
