@@ -216,19 +216,19 @@ class TestOverwriting:
 
     @pytest.mark.postgresql
     def test_one_that_fails_half_way_has_changed_nothing(
-        self, postgresql_url: str, place: Path
+        self, empty_postgresql_url: str, place: Path
     ) -> None:
-        made(postgresql_url, place)
-        with Store.open(postgresql_url) as store:
+        url = empty_postgresql_url
+        upgrade(url)
+        made(url, place)
+        with Store.open(url) as store:
             key = serve(store, conv())
-        # An index has its name, which is made after the tables are filled.
-        run_sql(postgresql_url, "CREATE SEQUENCE ix_schedules_target")
-        try:
-            with pytest.raises(DatabaseError, match="psql failed"):
-                restore(place, postgresql_url, None, overwrite=True)
-        finally:
-            run_sql(postgresql_url, "DROP SEQUENCE ix_schedules_target")
-        with Store.open(postgresql_url) as store:
+        # Something else has the name of an index, which is made after the tables are filled.
+        run_sql(url, "DROP INDEX ix_schedules_target")
+        run_sql(url, "CREATE SEQUENCE ix_schedules_target")
+        with pytest.raises(DatabaseError, match="psql failed"):
+            restore(place, url, None, overwrite=True)
+        with Store.open(url) as store:
             assert list(store.lookup([key]).hits) == [key]
 
 
