@@ -58,7 +58,8 @@ class GovernorKeeper:
                 connection.settimeout(_ANSWER_SECONDS)
                 connection.connect(str(self._helper))
                 connection.sendall(governor.encode() + b"\n")
-                answer = connection.recv(_LONGEST_ANSWER)
+                # Until the helper has ended: it may write in pieces.
+                answer = connection.makefile("rb").read(_LONGEST_ANSWER)
         except OSError as error:
             return (
                 f"the helper at {self._helper} does not answer ({error.strerror or error}); "

@@ -34,7 +34,10 @@ import json
 import logging
 import mmap
 import multiprocessing
-import multiprocessing.popen_fork  # later the user that is served as may not be able to read it
+
+# Not when they are first used: the user that is served as may not be able to read them.
+import multiprocessing.connection
+import multiprocessing.popen_fork
 import platform
 import pwd
 import resource

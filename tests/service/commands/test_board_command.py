@@ -1,0 +1,134 @@
+"""`tunebook board` keeps a board at its tracker, and tells the coordinator how it is."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import psutil
+import pytest
+
+from tunebook.cache.errors import ExitCode
+from tunebook.service.cli import run
+from tunebook.workers.boards.emulated_sysroot import QEMU
+from tunebook.workers.boards.tracker import TrackerAddress, query_tracker, running_tracker
+
+COMMAND = [sys.executable, "-m", "tunebook.service.cli", "board"]
+EMULATED = "emulated-aarch64"
+Start = Callable[..., "subprocess.Popen[bytes]"]
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Start]:
+    with ExitStack() as ends, (tmp_path / "log").open("wb") as log:
+
+        def begin(*options: object, **environment: str) -> subprocess.Popen[bytes]:
+            agent = subprocess.Popen(
+                [*COMMAND, *map(str, options)],
+                env={**os.environ, **environment},
+                stderr=log,
+            )
+            ends.callback(agent.wait)
+            ends.callback(agent.kill)
+            return agent
+
+        yield begin
+
+
+def names_of(tracker: TrackerAddress, board_class: str) -> set[str | None]:
+    return {board.name for board in query_tracker(tracker).boards_of(board_class)}
+
+
+def test_it_keeps_a_board_until_it_is_stopped_and_logs_json(
+    start: Start, eventually: Callable[..., None], tmp_path: Path
+) -> None:
+    with running_tracker() as tracker:
+        agent = start("--class", "rpi4b", "--tracker", tracker, "--name", "rpi4b-1")
+        eventually(lambda: names_of(tracker, "rpi4b") == {"rpi4b-1"}, "the board is registered")
+        agent.terminate()
+        assert agent.wait(timeout=60) == ExitCode.OK
+        assert names_of(tracker, "rpi4b") == set()
+    lines = [json.loads(line) for line in (tmp_path / "log").read_text().splitlines()]
+    assert {line["board_class"] for line in lines} == {"rpi4b"}
+    assert [line["message"] for line in lines] == [
+        "keeping the board",
+        "the board is registered",
+        "left",
+    ]
+
+
+def test_its_token_is_not_there_for_kernels(
+    start: Start, eventually: Callable[..., None], tmp_path: Path
+) -> None:
+    with running_tracker() as tracker:
+        start(
+            *("--class", "rpi4b", "--tracker", tracker, "--coordinator", "http://127.0.0.1:1"),
+            TUNEBOOK_TOKEN="tbk_secret",
+        )
+        eventually(lambda: names_of(tracker, "rpi4b") != set(), "the board is registered")
+        (board,) = query_tracker(tracker).boards_of("rpi4b")
+        assert board.pid is not None
+        assert "tbk_secret" not in psutil.Process(board.pid).environ().values()
+    said = (tmp_path / "log").read_text()
+    assert said.count("not reported") == 1
+    assert "tbk_secret" not in said
+
+
+def test_nothing_is_left_of_one_that_was_killed(
+    start: Start, eventually: Callable[..., None], is_gone: Callable[[int], bool]
+) -> None:
+    with running_tracker() as tracker:
+        agent = start("--class", "rpi4b", "--tracker", tracker)
+        eventually(lambda: names_of(tracker, "rpi4b") != set(), "the board is registered")
+        (board,) = query_tracker(tracker).boards_of("rpi4b")
+        agent.kill()
+        assert board.pid is not None
+        eventually(lambda: is_gone(board.pid), "its server is gone too")
+
+
+@pytest.mark.slow
+@pytest.mark.emulated
+@pytest.mark.skipif(shutil.which(QEMU) is None, reason="apt-get install qemu-user-static")
+def test_two_emulated_boards_on_one_machine(start: Start, eventually: Callable[..., None]) -> None:
+    with running_tracker() as tracker:
+        for name in ("first", "second"):
+            start("--class", EMULATED, "--emulated", "--tracker", tracker, "--name", name)
+        eventually(
+            lambda: names_of(tracker, EMULATED) == {"first", "second"}, "both are there", 120
+        )
+        boards = query_tracker(tracker).boards_of(EMULATED)
+    assert {board.mtriple for board in boards} == {"aarch64-linux-gnu"}
+    assert all("dotprod" in board.features for board in boards)
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        (["--class", "my boards"], "letters, digits"),
+        (["--class", "rpi4b.quarantined"], "does not end in .quarantined"),
+        (["--class", "rpi4b", "--name", "a/b"], "without '/'"),
+        (["--class", "rpi4b", "--emulated"], "--class emulated-aarch64"),
+        (["--class", "emulated-aarch64"], "give --emulated"),
+        (["--class", "rpi4b", "--listen", "0"], "means all addresses"),
+        (["--class", "rpi4b", "--run-as", "root"], "root's rights"),
+        (["--class", "rpi4b", "--run-as", "no-such-user"], "there is no user"),
+        (["--class", "rpi4b", "--coordinator", "ftp://x"], "no address of a coordinator"),
+        (["--class", "rpi4b", "--tracker", "nowhere"], "HOST:PORT"),
+    ],
+)
+def test_options_that_do_not_fit_are_refused(
+    options: list[str],
+    says: str,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("TVM_USE_RUNTIME_LIB", "0")
+    given = options if "--tracker" in options else [*options, "--tracker", "192.0.2.1:9190"]
+    assert run(["board", *given]) == ExitCode.USAGE
+    assert says in capsys.readouterr().err
