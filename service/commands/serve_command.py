@@ -155,7 +155,15 @@ def _seal(store: Store, redis: str | None) -> bytes:
     """What answers are sealed with that replicas of the same version share."""
     if not redis:
         return b""
-    return store.shared_secret("answers") + metadata.version("tunebook").encode()
+    return store.shared_secret("answers") + _version().encode()
+
+
+def _version() -> str:
+    try:
+        return metadata.version("tunebook")
+    except metadata.PackageNotFoundError:
+        # It runs from a tree: whoever changes that starts all replicas anew.
+        return "uninstalled"
 
 
 def _names(listening: Listening, given: list[str]) -> tuple[str, ...]:
