@@ -12,6 +12,7 @@ from typing import Any
 import httpx
 
 from tunebook.cache.access.tokens import Role
+from tunebook.cache.live.live import Live
 from tunebook.cache.store import Store
 from tunebook.service.api.server import CoordinatorServer, Listening, make_server
 from tunebook.service.api.settings import Settings
@@ -40,11 +41,11 @@ class RunningCoordinator:
 
 @contextmanager
 def running_coordinator(
-    store: Store, *, role: Role = Role.SUBMIT, **settings: Any
+    store: Store, *, role: Role = Role.SUBMIT, live: Live | None = None, **settings: Any
 ) -> Iterator[RunningCoordinator]:
     listening = Listening("127.0.0.1", 0)
     with listening.bind() as bound:
-        app = create_app(Settings(**settings), store)
+        app = create_app(Settings(**settings), store, live=live)
         listens = threading.Event()
         server = make_server(app, listening, app.state.stopping, listens.set)
         thread = threading.Thread(target=server.run, kwargs={"sockets": [bound]})
