@@ -67,7 +67,14 @@ HOMES = {
     "httpx": {"cache", "service"},
 }
 # What a board runs, with nothing installed but the `board` extra.
-BOARD_SIDE = ("board_server.py", "board_supervisor.py", "tracker.py", "child_processes.py")
+BOARD_SIDE = (
+    "board_server.py",
+    "board_supervisor.py",
+    "child_processes.py",
+    "guest_server.py",
+    "host_server.py",
+    "tracker.py",
+)
 
 
 def imports(source: str) -> Iterator[str]:
@@ -143,6 +150,7 @@ def test_a_library_is_imported_only_where_it_belongs(library: str, homes: set[st
 
 def test_what_runs_on_a_board_needs_no_tuner() -> None:
     files = [ROOT / "workers" / "boards" / name for name in BOARD_SIDE]
+    files += (ROOT / "workers" / "agent").glob("*.py")
     needing = {(f, name) for f, name in imports_of(*files) if name.startswith("tunebook.tuner")}
     assert needing == set()
 
