@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from typing import TypeVar
 
 from tunebook.cache.targets import KIND, canonical_target
 
@@ -13,8 +15,15 @@ SILENT_SECONDS = 3 * REPORT_SECONDS
 # Longer than anything that a board truly says; what is longer is refused.
 LONGEST_TEXT = 200
 LONGEST_FAULT = 1_000
+LONGEST_WORD = 100
 MOST_FEATURES = 1_000
 MOST_ITEMS = 32
+MOST_CORES = 4_096
+LARGEST_NUMBER = 2**53
+HIGHEST_LOAD = 1e6
+COLDEST_C, HOTTEST_C = -300.0, 1_000.0
+# A part of a target's text.
+WORD = r"^[A-Za-z0-9_.+-]*$"
 # Under this key, behind a class's own name, boards in quarantine stand at the tracker: there they
 # are measured by their reference alone.
 _QUARANTINE = ".quarantined"
@@ -60,20 +69,28 @@ class BoardReport:
 
     def shortened(self) -> BoardReport:
         """The report as a coordinator takes it, whatever the board's files and programs say: each
-        text one printable line of limited length, of lists the first items."""
+        text one printable line of limited length, of lists the first items, and nothing in place of
+        a figure that cannot be."""
         return replace(
             self,
             cpu_model=_line(self.cpu_model),
-            mtriple=_line(self.mtriple),
-            mcpu=_line(self.mcpu),
+            mtriple=_word(self.mtriple),
+            mcpu=_word(self.mcpu),
+            cores=min(max(1, self.cores), MOST_CORES),
             features=tuple(map(_line, self.features[:MOST_FEATURES])),
             governor=None if self.governor is None else _line(self.governor),
+            frequency_khz=_within(self.frequency_khz, 0, LARGEST_NUMBER),
+            temperature_c=_within(self.temperature_c, COLDEST_C, HOTTEST_C),
             throttled=tuple(map(_line, self.throttled[:MOST_ITEMS])),
+            load=_within(self.load, 0, HIGHEST_LOAD),
+            memory_bytes=_within(self.memory_bytes, 0, LARGEST_NUMBER),
+            memory_free_bytes=_within(self.memory_free_bytes, 0, LARGEST_NUMBER),
             versions={
                 _line(name): _line(version)
                 for name, version in list(self.versions.items())[:MOST_ITEMS]
             },
             tracker=_line(self.tracker),
+            restarts=min(max(0, self.restarts), LARGEST_NUMBER),
             fault=_line(self.fault, LONGEST_FAULT),
         )
 
@@ -132,6 +149,17 @@ class BoardState:
     quarantined_at: datetime | None
     suspect_records: int = 0
     silent: bool = False
+
+
+_Figure = TypeVar("_Figure", int, float)
+
+
+def _within(figure: _Figure | None, least: float, most: float) -> _Figure | None:
+    return figure if figure is not None and least <= figure <= most else None
+
+
+def _word(text: str) -> str:
+    return text if len(text) <= LONGEST_WORD and re.fullmatch(WORD, text) else ""
 
 
 def _line(text: str, longest: int = LONGEST_TEXT) -> str:

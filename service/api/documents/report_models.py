@@ -9,18 +9,22 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, JsonValue, St
 
 from tunebook.cache.board_names import CLASS_PATTERN, LONGEST_NAME, is_board_name
 from tunebook.cache.boards.board_reports import (
+    COLDEST_C,
+    HIGHEST_LOAD,
+    HOTTEST_C,
+    LARGEST_NUMBER,
     LONGEST_FAULT,
     LONGEST_TEXT,
+    LONGEST_WORD,
+    MOST_CORES,
     MOST_FEATURES,
     MOST_ITEMS,
+    WORD,
     BoardReport,
     ClassDefaults,
 )
 from tunebook.service.given_documents import GivenDocument, at_most
 from tunebook.service.given_fields import ONE_LINE
-
-_MOST_CORES = 4_096
-_LARGEST = 2**53
 
 
 def _board_name(name: str) -> str:
@@ -39,9 +43,11 @@ BoardPath = Annotated[
 ]
 _Text = Annotated[str, StringConstraints(max_length=LONGEST_TEXT, pattern=ONE_LINE)]
 _Fault = Annotated[str, StringConstraints(max_length=LONGEST_FAULT, pattern=ONE_LINE)]
-# A part of a target's text.
-_Word = Annotated[str, StringConstraints(max_length=100, pattern=r"^[A-Za-z0-9_.+-]*$")]
-_Number = Annotated[int, Field(ge=0, le=_LARGEST)]
+_Word = Annotated[str, StringConstraints(max_length=LONGEST_WORD, pattern=WORD)]
+_Cores = Annotated[int, Field(ge=1, le=MOST_CORES)]
+_Number = Annotated[int, Field(ge=0, le=LARGEST_NUMBER)]
+_Celsius = Annotated[float, Field(ge=COLDEST_C, le=HOTTEST_C, allow_inf_nan=False)]
+_Load = Annotated[float, Field(ge=0, le=HIGHEST_LOAD, allow_inf_nan=False)]
 _Items = Annotated[list[_Text], Field(max_length=MOST_ITEMS, fail_fast=True), at_most(MOST_ITEMS)]
 _Features = Annotated[
     list[_Text], Field(max_length=MOST_FEATURES, fail_fast=True), at_most(MOST_FEATURES)
@@ -75,13 +81,13 @@ class ReportSubmission(GivenDocument):
     cpu_model: _Text = ""
     mtriple: _Word = Field("", description="The first one of a class becomes its default.")
     mcpu: _Word = Field("", description="By LLVM's name; with the first triple of a class.")
-    cores: Annotated[int, Field(ge=1, le=_MOST_CORES)] = 1
+    cores: _Cores = 1
     features: _Features = Field(default_factory=list, description="By LLVM's names.")
     governor: _Text | None = None
     frequency_khz: _Number | None = None
-    temperature_c: Annotated[float, Field(ge=-300, le=1_000, allow_inf_nan=False)] | None = None
+    temperature_c: _Celsius | None = None
     throttled: _Items = Field(default_factory=list, description="What throttles it, by name.")
-    load: Annotated[float, Field(ge=0, le=1e6, allow_inf_nan=False)] | None = None
+    load: _Load | None = None
     memory_bytes: _Number | None = None
     memory_free_bytes: _Number | None = None
     versions: Annotated[dict[_Text, _Text], Field(max_length=MOST_ITEMS), at_most(MOST_ITEMS)] = (
@@ -119,7 +125,7 @@ class DefaultsSubmission(GivenDocument):
         }
     )
 
-    num_cores: Annotated[int, Field(ge=1, le=_MOST_CORES)]
+    num_cores: _Cores
     mtriple: Annotated[_Word, StringConstraints(min_length=1)]
     mcpu: _Word = ""
 

@@ -270,14 +270,24 @@ class TestUntrustedReports:
     @given(
         texts=st.lists(st.text(max_size=300), min_size=6, max_size=40),
         fault=st.text(max_size=1500),
-        count=st.integers(0, 2000),
+        count=st.integers(-3, 2**70),
+        figure=st.none() | st.floats() | st.integers(-(2**70), 2**70),
     )
     def test_whatever_a_board_says_can_be_shortened_to_what_is_taken(
-        self, texts: list[str], fault: str, count: int
+        self, texts: list[str], fault: str, count: int, figure: Any
     ) -> None:
         report = BoardReport(
             cpu_model=texts[0],
-            features=(texts[1],) * count,
+            mtriple=texts[5],
+            mcpu=fault,
+            cores=count,
+            frequency_khz=count,
+            temperature_c=figure,
+            load=figure,
+            memory_bytes=count,
+            memory_free_bytes=count,
+            restarts=count,
+            features=(texts[1],) * (count % 2000),
             governor=texts[2],
             throttled=tuple(texts),
             versions=dict.fromkeys(texts, texts[3]),
