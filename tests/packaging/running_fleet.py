@@ -1,0 +1,123 @@
+"""Runs the commands of compose.yaml and of the units here: the same words, but for the places."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from deploy_files import DEPLOY
+
+_COORDINATOR_PORT, _TRACKER_PORT = "8470", "9190"
+_PATIENCE = 60
+
+
+def free_port() -> int:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        port: int = taken.getsockname()[1]
+        return port
+
+
+class RunningFleet:
+    """What was started of a fleet, in a folder of its own. `here` turns what is said of hosts,
+    ports and folders there into what is so here."""
+
+    def __init__(self, folder: Path, environment: Mapping[str, str]) -> None:
+        self.folder = folder
+        self.port, self.tracker_port = str(free_port()), str(free_port())
+        kept = {name: value for name, value in os.environ.items() if "TUNEBOOK" not in name}
+        self.environment = {
+            **kept,
+            **environment,
+            "HOME": str(folder),
+            "XDG_DATA_HOME": str(folder / "data"),
+            "PATH": f"{DEPLOY / 'docker'}:{Path(sys.executable).parent}:{os.environ['PATH']}",
+        }
+        self._processes: dict[str, subprocess.Popen[bytes]] = {}
+
+    def here(self, words: Sequence[str]) -> list[str]:
+        """The same words with the places of here."""
+        places = {
+            "0.0.0.0": "127.0.0.1",
+            "//coordinator:": "//127.0.0.1:",
+            "tracker:": "127.0.0.1:",
+            _COORDINATOR_PORT: self.port,
+            _TRACKER_PORT: self.tracker_port,
+            "/var/lib/tunebook-backups": str(self.folder / "backups"),
+            "/var/lib/tunebook": str(self.folder / "var"),
+            "/backups": str(self.folder / "backups"),
+            "/tokens": str(self.folder / "tokens"),
+        }
+        return [_replaced(word, places) for word in words]
+
+    def start(self, name: str, words: Sequence[str]) -> None:
+        """Starts `tunebook WORDS`; its log is `NAME.log`."""
+        with (self.folder / f"{name}.log").open("wb") as log:
+            self._processes[name] = subprocess.Popen(
+                [*tunebook(), *self.here(words)],
+                stdout=log,
+                stderr=log,
+                env=self.environment,
+                cwd=self.folder,
+            )
+
+    def run(self, command: Sequence[str]) -> subprocess.CompletedProcess[str]:
+        """Runs a whole command to its end."""
+        command = self.here(command)
+        if command[0] == "tunebook":
+            command = [*tunebook(), *command[1:]]
+        return subprocess.run(
+            command, env=self.environment, cwd=self.folder, capture_output=True, text=True
+        )
+
+    def log(self, name: str) -> str:
+        """What a process has told so far."""
+        return (self.folder / f"{name}.log").read_text()
+
+    def get(self, path: str, token: str = "") -> tuple[int, str]:
+        """The status and text of an answer of the coordinator; 0 where it does not answer."""
+        request = urllib.request.Request(f"http://127.0.0.1:{self.port}{path}")
+        if token:
+            request.add_header("Authorization", f"Bearer {token}")
+        try:
+            with urllib.request.urlopen(request, timeout=10) as answer:
+                return int(answer.status), answer.read().decode()
+        except urllib.error.HTTPError as error:
+            return error.code, error.read().decode()
+        except OSError:
+            for name, process in self._processes.items():
+                assert process.poll() is None, self.log(name)
+            return 0, ""
+
+    def stop(self) -> dict[str, int]:
+        """Stops everything as a service manager does; gives the exit codes by name."""
+        for process in self._processes.values():
+            process.send_signal(signal.SIGTERM)
+        codes = {}
+        for name, process in self._processes.items():
+            try:
+                codes[name] = process.wait(timeout=_PATIENCE)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                codes[name] = process.wait()
+        self._processes.clear()
+        return codes
+
+
+def tunebook() -> list[str]:
+    """The program, of this environment."""
+    return [sys.executable, "-m", "tunebook.service.cli"]
+
+
+def _replaced(word: str, places: Mapping[str, str]) -> str:
+    for place, here in places.items():
+        if here not in word:
+            word = word.replace(place, here)
+    return word
