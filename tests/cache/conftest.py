@@ -26,6 +26,7 @@ pytest.register_assert_rewrite(
     "event_contract",
     "limits_contract",
     "fleet_contract",
+    "writers_contract",
 )
 
 from tunebook.cache.storage.database import upgrade  # noqa: E402

@@ -19,6 +19,7 @@ from shared_rounds_contract import SharedRoundsContract, SubmittedRoundsContract
 from stage_contract import StageContract
 from store_contract import StoreContract
 from submission_contract import QueueContract
+from writers_contract import WritersContract
 
 
 class Contract(
@@ -40,6 +41,7 @@ class Contract(
     RetentionContract,
     SharedLimitsContract,
     PresenceContract,
+    WritersContract,
 ):
     """All of it."""
 

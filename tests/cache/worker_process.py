@@ -15,13 +15,15 @@ from contextlib import suppress
 from random import Random
 from typing import Any
 
-from cache_samples import BOARD, candidates, conv, model_of, propose_all, start_job, success
+from cache_samples import A76, BOARD, candidates, conv, model_of, propose_all, start_job, success
 from queue_samples import TRIALS, append_events, claim_searched, claim_split, request_for
 
 from tunebook.cache.errors import LeaseLostError
 from tunebook.cache.queue.fleet import ServedBoard
 from tunebook.cache.queue.submissions import BudgetLimits, Idempotency
 from tunebook.cache.records import Workload
+from tunebook.cache.statistics.lookup_counts import HIT, LookupCell
+from tunebook.cache.statistics.lookup_statistics import LookupBatch
 from tunebook.cache.store import Store
 
 
@@ -190,6 +192,21 @@ def tell(url: str, job: str, times: str) -> list[int]:
     return append_events(url, int(job), int(times))
 
 
+def write_all(url: str, job: str, round_id: str, epoch: str, times: str, number: str) -> int:
+    """Writes one of everything that a fleet writes at once, again and again: results into slots of
+    its own, beats, events, look-up counts, and a worker's presence."""
+    cell = LookupCell(A76, 1, "ci", HIT)
+    with Store.open(url) as store:
+        for turn in range(int(times)):
+            slot = int(number) * int(times) + turn
+            store.store_result(int(round_id), int(epoch), slot, success(1.0, board_seconds=0.25))
+            store.beat(int(round_id), int(epoch))
+            store.statistics.add(LookupBatch({cell: 1}))
+            store.fleet.announce("all", [ServedBoard(BOARD, "board-1", False, 4)])
+    append_events(url, int(job), int(times))
+    return int(times)
+
+
 def create(url: str) -> str:
     """Opens a database that is not there yet."""
     Store.open(url).close()
@@ -201,6 +218,7 @@ TASKS: dict[str, Callable[..., Any]] = {
     "repeat": repeat,
     "hold": hold,
     "resume_and_finish": resume_and_finish,
+    "write_all": write_all,
     "create": create,
     "submit": submit,
     "work_searched": work_searched,
