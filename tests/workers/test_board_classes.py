@@ -77,12 +77,15 @@ def test_this_machine_runs_its_own_code() -> None:
     assert one.why_not(host_target()) is None
 
 
-@pytest.mark.parametrize(("name", "disturbs"), [(LAB, True), ("emulated-aarch64", False)])
-def test_boards_at_a_tracker_of_this_machine_share_its_processor_but_for_emulated_ones(
-    name: str, disturbs: bool
-) -> None:
-    (one,) = board_classes([f"{name}@127.0.0.1:9190"], None)
-    assert one.on_this_machine is disturbs
+def test_of_boards_at_a_tracker_only_real_ones_of_this_machine_share_its_processor() -> None:
+    with running_tracker() as tracker:
+        named = [f"{LAB}@{tracker}", f"emulated-aarch64@{tracker}"]
+        assert [one.on_this_machine for one in board_classes(named, None)] == [False, False]
+        with (
+            BoardSupervisor(host_server(1), tracker, LAB),
+            BoardSupervisor(host_server(1), tracker, "emulated-aarch64"),
+        ):
+            assert [one.on_this_machine for one in board_classes(named, None)] == [True, False]
 
 
 @pytest.mark.slow

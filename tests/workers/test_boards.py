@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 
 import pytest
 
 from tunebook.cache.errors import BoardError, TargetError, UsageError
 from tunebook.cache.targets import Target
 from tunebook.tuner.llvm_targets import resolve_target
-from tunebook.workers.boards.boards import plan_boards, target_for_boards
+from tunebook.workers.boards.board_server import boot_id
+from tunebook.workers.boards.boards import is_here, plan_boards, target_for_boards
 from tunebook.workers.boards.local_board import local_board
-from tunebook.workers.boards.tracker import running_tracker
+from tunebook.workers.boards.tracker import RegisteredBoard, TrackerAddress, running_tracker
 
 ARM = "llvm -mtriple=aarch64-linux-gnu -mcpu=cortex-a76 -num-cores=1"
 
@@ -47,6 +49,16 @@ def test_a_board_of_this_machine_is_known_behind_any_tracker(host: Target) -> No
         tracker = f"localhost:{board.tracker_port}"
         with plan_boards(host, board.board_class, tracker).open() as address:
             assert address.shares_host
+
+
+def test_a_board_at_the_end_of_a_tunnel_is_not_this_machine() -> None:
+    """Both are reached at this machine's own address: their kernels tell them apart."""
+    tracker = TrackerAddress("127.0.0.1", 9190)
+    own = RegisteredBoard("rpi4", "127.0.0.1", 9201, boot=boot_id())
+    tunnelled = replace(own, boot="8d2c0e51-7f2b-4c55-9a38-000000000000")
+    silent = replace(own, boot="")
+    assert boot_id() != ""
+    assert [is_here(board, tracker) for board in (own, tunnelled, silent)] == [True, False, True]
 
 
 def test_a_tracker_that_does_not_answer_is_named(host: Target) -> None:

@@ -19,7 +19,7 @@ from tunebook.tuner.board_features import needed_features
 from tunebook.tuner.llvm_targets import runs_here
 from tunebook.tuner.trials.linking import linker_for
 from tunebook.tuner.trials.trials import BoardAddress
-from tunebook.workers.boards.boards import is_this_machine, remote_board
+from tunebook.workers.boards.boards import is_here, is_this_machine, remote_board
 from tunebook.workers.boards.emulated_board import emulated_board
 from tunebook.workers.boards.emulated_sysroot import is_installed
 from tunebook.workers.boards.fitting_boards import why_none_fits
@@ -230,9 +230,20 @@ def _remote(name: str, tracker: TrackerAddress) -> BoardClass:
         lambda: remote_board(name, tracker),
         boards.look,
         boards.misfit,
-        on_this_machine=is_this_machine(tracker.host) and not is_emulated(name),
+        on_this_machine=not is_emulated(name) and _are_here(name, tracker),
         needs=needed_features,
     )
+
+
+def _are_here(name: str, tracker: TrackerAddress) -> bool:
+    # A tracker that is elsewhere is not waited for: boards of this machine are at its own.
+    if not is_this_machine(tracker.host):
+        return False
+    try:
+        registered = query_tracker(tracker, _TRACKER_SECONDS).boards_of(name)
+    except BoardError:
+        return False
+    return any(is_here(board, tracker) for board in registered)
 
 
 class _RemoteBoards:

@@ -326,6 +326,12 @@ def machine_triple() -> str:
     return f"{machine}-linux-gnu{'eabihf' if machine.startswith('arm') else ''}"
 
 
+def boot_id() -> str:
+    """What tells the kernel that runs here from every other, by one of its starts: the same for all
+    of its containers, and empty where it does not tell."""
+    return _text(Path("/proc/sys/kernel/random/boot_id")) or ""
+
+
 def _machine() -> str:
     machine = platform.machine().lower()
     # A 64-bit kernel may run a 32-bit user space, to which code has to fit.
@@ -370,7 +376,11 @@ class TrackerLink:
         self._options = options
         self._port = port
         self._beat = 0
-        self._processor = {"features": cpu_features(), "mtriple": machine_triple()}
+        self._machine = {
+            "features": cpu_features(),
+            "mtriple": machine_triple(),
+            "boot": boot_id(),
+        }
         self._socket = socket.create_connection(options.tracker, timeout=TRACKER_SECONDS)
         try:
             self._socket.sendall(struct.pack("<i", rpc.RPC_TRACKER_MAGIC))
@@ -391,7 +401,7 @@ class TrackerLink:
             "beat": self._beat,
             "serving": serving,
             "cores": len(os.sched_getaffinity(0)),
-            **self._processor,
+            **self._machine,
         }
         info = {
             "key": f"server:{self._options.board_class}",

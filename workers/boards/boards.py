@@ -16,11 +16,17 @@ from tunebook.cache.targets import MissingCoresError, Target
 from tunebook.tuner.board_features import needed_features
 from tunebook.tuner.llvm_targets import resolve_target, runs_here
 from tunebook.tuner.trials.trials import BoardAddress
+from tunebook.workers.boards.board_server import boot_id
 from tunebook.workers.boards.emulated_board import emulated_board
 from tunebook.workers.boards.fitting_boards import why_none_fits
 from tunebook.workers.boards.guest_server import EMULATED_CLASS, EMULATED_CORES
 from tunebook.workers.boards.local_board import LOCAL_BOARD_CLASS, local_board
-from tunebook.workers.boards.tracker import TrackerAddress, parse_tracker, query_tracker
+from tunebook.workers.boards.tracker import (
+    RegisteredBoard,
+    TrackerAddress,
+    parse_tracker,
+    query_tracker,
+)
 
 
 @dataclass(frozen=True)
@@ -98,7 +104,7 @@ def remote_board(
     boards = query_tracker(tracker).boards_of(board_class)
     emulated = is_emulated(board_class)
     # What an emulated board's timings are worth, nothing that runs beside it takes away.
-    here = not emulated and any(is_this_machine(board.host or tracker.host) for board in boards)
+    here = not emulated and any(is_here(board, tracker) for board in boards)
     yield BoardAddress(
         tracker.host,
         tracker.port,
@@ -109,8 +115,17 @@ def remote_board(
     )
 
 
+def is_here(board: RegisteredBoard, tracker: TrackerAddress) -> bool:
+    """Whether a board shares the processor with us. Its kernel tells, whatever address it is
+    reached under: that of a tunnel's end is of this machine. A server that tells none is known by
+    its address."""
+    if board.boot:
+        return board.boot == boot_id()
+    return is_this_machine(board.host or tracker.host)
+
+
 def is_this_machine(host: str) -> bool:
-    """Whether boards at this address share the processor with us."""
+    """Whether this address is one of this machine's."""
     try:
         found = {str(address[4][0]) for address in socket.getaddrinfo(host, None)}
     except (OSError, UnicodeError):

@@ -57,8 +57,8 @@ class RegisteredBoard:
 
     The fields after `port` are told by Tunebook's server only: its own id, the board's name, the
     server's process, how often it has said that it lives, whether it serves a session now, how
-    many cores it may use, and what code it runs: CPU features by LLVM's names (none where it tells
-    none) and the triple.
+    many cores it may use, what code it runs (CPU features by LLVM's names, none where it tells
+    none, and the triple), and what tells its kernel from every other (`boot_id`).
     """
 
     board_class: str
@@ -72,6 +72,7 @@ class RegisteredBoard:
     cores: int | None = None
     features: frozenset[str] = frozenset()
     mtriple: str = ""
+    boot: str = ""
 
     @property
     def label(self) -> str:
@@ -143,6 +144,7 @@ def _board(info: dict[str, Any]) -> RegisteredBoard:
         cores=server.get("cores"),
         features=frozenset(server.get("features", ())),
         mtriple=server.get("mtriple", ""),
+        boot=server.get("boot", ""),
     )
 
 
