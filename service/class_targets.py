@@ -43,7 +43,7 @@ class KnownClass:
                 f"no target is given, and the board class {self.name} has {lacking} to make one "
                 f"of; give a target, or `tunebook boards set-class {self.name}` the defaults"
             )
-        return str(canonical_target("llvm", defaults=self.defaults.attributes()))
+        return str(self.defaults.target)
 
     def _agreed_cores(self) -> int:
         known = sorted(self.cores)

@@ -7,7 +7,8 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import TypeVar
 
-from tunebook.cache.targets import KIND, canonical_target
+from tunebook.cache.errors import TargetError
+from tunebook.cache.targets import ARCHITECTURES, KIND, Target, canonical_target
 
 REPORT_SECONDS = 10.0
 # An agent that missed so many reports in a row is silent.
@@ -95,10 +96,12 @@ class BoardReport:
         )
 
     def defaults(self) -> ClassDefaults | None:
-        """What it says of all boards of its class; None without a triple. Raises TargetError."""
+        """What it says of all boards of its class; None without a triple of an architecture that
+        code is made for. Raises TargetError."""
         if not self.mtriple:
             return None
-        return ClassDefaults(self.cores, self.mtriple, self.mcpu).canonical()
+        told = ClassDefaults(self.cores, self.mtriple, self.mcpu)
+        return told.canonical() if told.target.architecture is not None else None
 
 
 @dataclass(frozen=True)
@@ -124,10 +127,20 @@ class ClassDefaults:
         given = {"mtriple": self.mtriple, "num-cores": str(self.num_cores)}
         return {**given, "mcpu": self.mcpu} if self.mcpu else given
 
+    @property
+    def target(self) -> Target:
+        """The target that a class with these defaults completes `llvm` to. Raises TargetError."""
+        return canonical_target({"kind": KIND, **self.attributes()})
+
     def canonical(self) -> ClassDefaults:
         """The same in the spelling of canonical targets. Raises TargetError for what no target can
-        have."""
-        target = canonical_target({"kind": KIND, **self.attributes()})
+        have, and for an architecture that no code is made for."""
+        target = self.target
+        if target.architecture is None:
+            raise TargetError(
+                f"Tunebook makes no code for the architecture of -mtriple={target.mtriple}; known "
+                f"are {', '.join(ARCHITECTURES)}"
+            )
         return ClassDefaults(target.num_cores, target.mtriple, target.mcpu or "")
 
 

@@ -176,6 +176,15 @@ class TestDefaults:
         store.boards.report(BOARD, "board-2", replace(REPORT, mcpu=""))
         assert store.boards.defaults(BOARD) == replace(DEFAULTS, mcpu="")
 
+    def test_a_board_of_another_architecture_is_known_and_completes_nothing(
+        self, store: Store
+    ) -> None:
+        store.boards.report(BOARD, NAME, replace(REPORT, mtriple="riscv64-linux-gnu"))
+        assert [one.name for one in store.boards.boards()] == [NAME]
+        assert store.boards.defaults(BOARD) is None
+        with pytest.raises(TargetError, match="no code for the architecture"):
+            store.boards.set_defaults(BOARD, replace(DEFAULTS, mtriple="riscv64-linux-gnu"))
+
     def test_defaults_are_spelt_as_canonical_targets_are(self, store: Store) -> None:
         store.boards.report(BOARD, NAME, replace(REPORT, mtriple="arm64-unknown-Linux-gnu"))
         assert store.boards.defaults(BOARD) == DEFAULTS
