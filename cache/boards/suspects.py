@@ -7,8 +7,9 @@ doubt, so another of its key is preferred, nothing is learnt from it, and it is 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
-from sqlalchemy import ColumnElement, Row, and_, delete, func, or_, select, update
+from sqlalchemy import ColumnElement, and_, delete, func, or_, select, update
 from sqlalchemy.orm import Session
 
 from tunebook.cache.queue.budgets import charge_board
@@ -138,7 +139,7 @@ def remeasured(session: Session, record_id: int, measurement: Measurement) -> bo
     return True
 
 
-def _round_of(session: Session, record_id: int) -> Row[tuple[int, int]] | None:
+def _round_of(session: Session, record_id: int) -> Any | None:
     """The round that measured a record, through the rounds of its workload: slots are many, and in
     no index by their records."""
     return session.execute(
@@ -168,7 +169,7 @@ def _lock_workloads(session: Session, ids: Sequence[int]) -> None:
         ).all()
 
 
-def _served_among(session: Session, ids: Sequence[int]) -> list[Row[tuple[int, int, bool]]]:
+def _served_among(session: Session, ids: Sequence[int]) -> list[Any]:
     places = select(RecordRow.workload_id, RecordRow.target_id, RecordRow.emulated).join(
         ScheduleRow, _SERVES
     )

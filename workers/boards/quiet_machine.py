@@ -50,6 +50,22 @@ class QuietMachine:
         return self._holding(fcntl.LOCK_EX)
 
     @contextmanager
+    def measuring_if_quiet(self) -> Iterator[bool]:
+        """For what can be measured at any time: gives false, and waits for nobody, where another
+        command builds, searches or measures."""
+        if self._file is not None:
+            try:
+                fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                yield False
+                return
+        try:
+            yield True
+        finally:
+            if self._file is not None:
+                fcntl.flock(self._file, fcntl.LOCK_UN)
+
+    @contextmanager
     def _holding(self, kind: int) -> Iterator[None]:
         if self._file is None:
             yield

@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 
 from tunebook.cache.live.doorbell import Bell
 from tunebook.cache.store import Store
-from tunebook.tuner.trials.measuring import BoardCheck
 from tunebook.workers.fleet.model_fetching import ModelSource
 from tunebook.workers.fleet.untrusted_models import SplitLimits
 from tunebook.workers.fleet.worker_presence import Activity
@@ -21,8 +20,7 @@ class FleetContext:
     """A worker: its name in the database, where models are, how it works, what wakes it, and its
     end.
 
-    `stop` is set once it is to leave: what it holds is then given back as it is. `check` is asked
-    about each board on which a session is opened.
+    `stop` is set once it is to leave: what it holds is then given back as it is.
     """
 
     name: str
@@ -33,5 +31,4 @@ class FleetContext:
     activity: Activity
     stop: threading.Event = field(default_factory=threading.Event)
     monotonic: Callable[[], float] = time.monotonic
-    check: BoardCheck | None = None
     bell: Bell = field(default_factory=Bell)

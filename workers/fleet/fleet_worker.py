@@ -21,6 +21,7 @@ from tunebook.workers.fleet.fleet_context import FleetContext
 from tunebook.workers.fleet.lane import Lane
 from tunebook.workers.fleet.model_fetching import ModelSource
 from tunebook.workers.fleet.open_workbenches import SharedBuilds
+from tunebook.workers.fleet.reference_checks import ReferenceChecks, ReferenceTimes
 from tunebook.workers.fleet.untrusted_models import SplitLimits
 from tunebook.workers.fleet.worker_presence import Activity, WorkerPresence
 from tunebook.workers.rounds.round_loops import OVERLAPPING_LOOPS
@@ -36,10 +37,12 @@ _LEAVING_SECONDS = 3.0
 
 @dataclass(frozen=True)
 class FleetSettings:
-    """How a fleet worker works, and what opening a model may take."""
+    """How a fleet worker works, what opening a model may take, and how often it measures boards'
+    references."""
 
     work: WorkerSettings = field(default_factory=WorkerSettings)
     limits: SplitLimits = field(default_factory=SplitLimits)
+    references: ReferenceTimes = field(default_factory=ReferenceTimes)
 
 
 def run_fleet_worker(
@@ -69,18 +72,22 @@ def run_fleet_worker(
         stop,
         bell=bell or Bell(),
     )
-    return _FleetWorker(context, classes).run()
+    return _FleetWorker(context, classes, settings.references).run()
 
 
 class _FleetWorker:
-    def __init__(self, context: FleetContext, classes: Sequence[BoardClass]) -> None:
+    def __init__(
+        self, context: FleetContext, classes: Sequence[BoardClass], times: ReferenceTimes
+    ) -> None:
         self._context = context
         self._classes = classes
         self._looks = ThreadPoolExecutor(len(classes) or 1, thread_name_prefix="look")
         self._there: set[str] = set()
         self._builds = SharedBuilds(lambda: open_build_pool(context.settings))
+        references = ReferenceChecks(context.store, self._builds, times)
         self._lanes = [
-            Lane(context, of_lane, self._builds, loops=loops) for of_lane, loops in _lanes(classes)
+            Lane(context, of_lane, self._builds, references, loops=loops)
+            for of_lane, loops in _lanes(classes)
         ]
 
     def run(self) -> bool:

@@ -22,9 +22,11 @@ from tunebook.cache.store import ClaimedRound
 from tunebook.tuner.llvm_targets import resolve_target
 from tunebook.tuner.one_line import one_line
 from tunebook.workers.boards.board_classes import BoardClass
+from tunebook.workers.fleet.board_upkeep import BoardUpkeep
 from tunebook.workers.fleet.fleet_context import FleetContext
 from tunebook.workers.fleet.open_workbenches import OpenWorkbenches, SharedBuilds
 from tunebook.workers.fleet.recovery_job import recover_job
+from tunebook.workers.fleet.reference_checks import ReferenceChecks
 from tunebook.workers.fleet.splitting_job import split_job
 from tunebook.workers.rounds.budget_clock import BudgetClock
 from tunebook.workers.rounds.hopeless_rounds import give_hopeless_up
@@ -57,6 +59,7 @@ class Lane:
         context: FleetContext,
         classes: Sequence[BoardClass],
         builds: SharedBuilds,
+        references: ReferenceChecks,
         *,
         loops: int,
     ) -> None:
@@ -72,9 +75,10 @@ class Lane:
             builds,
             context.settings,
             watch,
-            check=context.check,
+            check=references.why_not,
             monotonic=context.monotonic,
         )
+        self._upkeep = BoardUpkeep(context, classes, self._benches, references)
         self._threads = [
             threading.Thread(target=self._run, name=f"lane-{number}", daemon=True)
             for number in range(loops)
@@ -123,6 +127,8 @@ class Lane:
         self._context.activity.note("")
         self._planner.nothing_to_do()
         self._benches.give_boards_back()
+        if self._upkeep.while_idle():
+            return
         bell = self._context.bell
         bell.wait(bell.look_seconds, self._context.stop)
 
@@ -137,7 +143,8 @@ class Lane:
 
     def _turn(self) -> bool:
         """Does one thing, if there is one to do."""
-        there = [name for name, one in self._classes.items() if one.is_there]
+        self._upkeep.between_jobs()
+        there = self._upkeep.usable
         stage = self._claim_stage(there)
         if stage is not None:
             self._carry_out(stage)
