@@ -1,9 +1,11 @@
 # A board, for 64-bit Arm: the agent, and the board server that it keeps at the tracker. It holds no
 # tuner and no compiler.
 #   docker build --platform linux/arm64 --file deploy/docker/board.Dockerfile --tag tunebook-board .
-# Run it with the board's own network, since the tracker hands its address on:
-#   docker run --network host --env-file board.env tunebook-board \
-#     board --class rpi4b --coordinator https://tunebook.example --tracker 10.84.0.1:9190
+# Run it with the board's own network, since the tracker hands its address on, and its token in
+# board.env, a file with TUNEBOOK_TOKEN=...:
+#   docker run --init --network host --env-file board.env tunebook-board \
+#     board --class rpi4b --coordinator https://tunebook.example --tracker 10.84.0.1:9190 --listen wg0
+# The unit deploy/systemd/tunebook-board.service keeps kernels further from the board than this does.
 ARG PYTHON=python:3.11.14-slim-bookworm
 
 FROM ${PYTHON} AS wheel
@@ -28,8 +30,8 @@ ENV PATH=/opt/tunebook/bin:$PATH \
     PYTHONUNBUFFERED=1
 USER 10002:10002
 WORKDIR /var/lib/board
-# The agent ends when it can do nothing more; what the board server does is its own matter.
+# Whether the server is at its tracker the agent sees to, which starts it again.
 HEALTHCHECK --interval=60s --timeout=10s --start-period=60s --retries=3 \
-  CMD ["python", "-c", "import psutil; raise SystemExit(not psutil.Process(1).is_running())"]
+  CMD ["python", "-c", "import psutil; raise SystemExit(not any((one.info['cmdline'] or [])[1:3] == ['-m', 'tunebook.workers.boards.board_server'] for one in psutil.process_iter(['cmdline'])))"]
 ENTRYPOINT ["tunebook"]
 CMD ["board", "--help"]

@@ -57,14 +57,14 @@ class RunningFleet:
         }
         return [_replaced(word, places) for word in words]
 
-    def start(self, name: str, words: Sequence[str]) -> None:
-        """Starts `tunebook WORDS`; its log is `NAME.log`."""
+    def start(self, name: str, words: Sequence[str], **environment: str) -> None:
+        """Starts `tunebook WORDS`, with more in its environment; its log is `NAME.log`."""
         with (self.folder / f"{name}.log").open("wb") as log:
             self._processes[name] = subprocess.Popen(
                 [*tunebook(), *self.here(words)],
                 stdout=log,
                 stderr=log,
-                env=self.environment,
+                env=self.environment | environment,
                 cwd=self.folder,
             )
 

@@ -21,10 +21,12 @@ from postgresql_server import PostgresqlServer
 from redis_server import redis_binary, running_redis
 from running_fleet import RunningFleet, free_port, tunebook
 
+from tunebook.cache.access.tokens import Role
 from tunebook.cache.store import Store
 from tunebook.service.cli import run
 
-BOARDS = "emulated-of-a-test"
+BOARDS = "boards-of-a-test"
+BOARD = ["--class", BOARDS, "--name", "board-1", "--tracker", "tracker:9190"]
 FLEET = compose(
     {
         "POSTGRES_PASSWORD": "a",
@@ -121,13 +123,17 @@ class TestCompose:
             for name in ("coordinator", "tracker"):
                 fleet.start(name, SERVICES[name]["command"])
             eventually(lambda: ready(fleet), "the coordinator is ready")
-            fleet.environment["TUNEBOOK_TOKEN_FILE"] = fleet.here(["/tokens/worker/token"])[0]
-            fleet.start("worker", SERVICES["worker"]["command"])
+            (file,) = fleet.here(["/tokens/worker/token"])
+            fleet.start("worker", SERVICES["worker"]["command"], TUNEBOOK_TOKEN_FILE=file)
+            with Store.open(fleet.environment["TUNEBOOK_DATABASE_URL"]) as store:
+                token = store.tokens.create("board-1", Role.BOARD, f"{BOARDS}/board-1").secret
+            board = ["board", *BOARD, "--coordinator", "http://coordinator:8470"]
+            fleet.start("board", board, TUNEBOOK_TOKEN=token)
             eventually(lambda: '"ready"' in fleet.log("worker"), "the worker is ready")
             yield fleet
         finally:
             codes = fleet.stop()
-        assert codes == {"coordinator": 0, "tracker": 0, "worker": 0}
+        assert codes == {"coordinator": 0, "tracker": 0, "worker": 0, "board": 0}
 
     @pytest.fixture(scope="class")
     @classmethod
@@ -139,16 +145,18 @@ class TestCompose:
         checks = [
             IMAGES["coordinator"].command("HEALTHCHECK"),
             IMAGES["worker"].command("HEALTHCHECK"),
+            IMAGES["board"].command("HEALTHCHECK"),
             SERVICES["tracker"]["healthcheck"]["test"][1:],
         ]
         done = [fleet.run(check) for check in checks]
-        assert [one.returncode for one in done] == [0, 0, 0], [one.stderr for one in done]
+        assert [one.returncode for one in done] == [0, 0, 0, 0], [one.stderr for one in done]
 
-    def test_the_metrics_tell_of_the_worker_and_of_redis(
-        self, fleet: RunningFleet, token: str
+    def test_the_metrics_tell_of_the_worker_its_board_and_redis(
+        self, fleet: RunningFleet, token: str, eventually: Callable[..., None]
     ) -> None:
-        status, text = fleet.get("/metrics", token)
-        assert status == 200
+        board = f'\ntunebook_boards{{board_class="{BOARDS}"}} 1.0\n'
+        eventually(lambda: board in fleet.get("/metrics", token)[1], "the worker has the board")
+        _, text = fleet.get("/metrics", token)
         assert "\ntunebook_workers 1.0\n" in text
         assert "\ntunebook_redis_up 1.0\n" in text
 
