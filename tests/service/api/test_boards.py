@@ -396,6 +396,27 @@ class TestCompletedTargets:
         store.boards.set_defaults(BOARD, ClassDefaults(2, "aarch64-linux-gnu", "cortex-a76"))
         assert problem_of(client.post(LOOKUPS, json=body)) == "model-not-split"
 
+    def test_a_class_that_changes_during_a_look_up_is_asked_for_again(
+        self,
+        client: TestClient,
+        store: Store,
+        problem_of: ProblemOf,
+        monkeypatch: pytest.MonkeyPatch,
+    ) -> None:
+        """No other way leads in between: the change comes right after the defaults were read."""
+        serve(store, workload(56), target=A76_PLAIN)
+        body = {"model": model(1, target=A76_PLAIN).digest, "board_class": BOARD}
+        read = store.boards.defaults
+
+        def read_and_change(name: str) -> ClassDefaults | None:
+            found = read(name)
+            store.boards.set_defaults(BOARD, ClassDefaults(2, "aarch64-linux-gnu", "cortex-a76"))
+            return found
+
+        monkeypatch.setattr(store.boards, "defaults", read_and_change)
+        assert client.post(LOOKUPS, json=body).status_code == 200
+        assert problem_of(client.post(LOOKUPS, json=body)) == "model-not-split"
+
     @pytest.mark.parametrize("body", [{}, {"board_class": "a b"}])
     def test_a_look_up_names_a_target_or_a_class(
         self, client: TestClient, problem_of: ProblemOf, body: dict[str, Any]
