@@ -9,8 +9,8 @@ from tunebook.cache.targets import ARCHITECTURES, Target
 from tunebook.tuner.llvm_targets import llvm_features
 
 # What LLVM may make a tensor program of, by its names, of what boards tell (board_server.py). Not
-# among them is what takes an instruction by name, such as encryption: LLVM counts it to Cortex-A72,
-# and the Raspberry Pi 4, which is one, lacks it.
+# among them is what takes an instruction by name, such as encryption, which LLVM counts to
+# Cortex-A72, and the Raspberry Pi 4, which is one, lacks; nor what serves locks alone.
 _AARCH64 = frozenset(
     {
         "fp-armv8",
@@ -24,11 +24,6 @@ _AARCH64 = frozenset(
         "complxnum",
         "fptoint",
         "lse",
-        "lse2",
-        "rcpc",
-        "rcpc-immo",
-        "flagm",
-        "altnzcv",
         "cssc",
         "mops",
         "sve",
