@@ -15,7 +15,10 @@ ANSWERS = "answers"
 SENT = "sent"
 LOST = "lost"
 HEARD = "heard"
-# Where news of events, decisions about rates, and answers that no replica remembers, come from.
+# Whether another replica had put the answer there that this one asked for.
+FOUND = "found"
+MISSING = "missing"
+# Where news of events, and decisions about rates, come from.
 FROM_REDIS = "redis"
 FROM_PROCESS = "process"
 FROM_DATABASE = "database"
@@ -52,14 +55,14 @@ class LiveCounts:
         with self._lock:
             self._decisions[source, outcome] += 1
 
-    def answered(self, source: str) -> None:
-        """A look-up that was not in this process's memory was answered, from a source."""
+    def asked_for_answer(self, outcome: str) -> None:
+        """Redis was asked for an answer of another replica: `found`, or `missing`."""
         with self._lock:
-            self._answers[source] += 1
+            self._answers[outcome] += 1
 
     @property
     def answers(self) -> dict[str, int]:
-        """By source."""
+        """By outcome."""
         with self._lock:
             return dict(self._answers)
 

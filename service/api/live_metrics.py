@@ -62,11 +62,11 @@ class LiveMetrics(Collector):
             {(way,): count for way, count in counts.rings.items()},
         )
         yield _counter(
-            "tunebook_cold_lookups",
-            "Look-ups that this process did not remember, by where their answer came from: Redis, "
-            "where another replica had put it, or the database.",
-            ["source"],
-            {(source,): count for source, count in counts.answers.items()},
+            "tunebook_shared_answers",
+            "Answers to look-ups that Redis was asked for, which another replica had put there "
+            "(found) or not (missing).",
+            ["outcome"],
+            {(outcome,): count for outcome, count in counts.answers.items()},
         )
         # Of the whole fleet, whose workers nobody scrapes; the last that is known.
         self._wakeups = live.wakeups() or self._wakeups

@@ -8,20 +8,16 @@ from collections import OrderedDict
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 
-from anyio import CapacityLimiter, move_on_after, to_thread
-
 from tunebook.cache.live.live import Live
 from tunebook.cache.live.live_counts import FROM_PROCESS, FROM_REDIS
 from tunebook.cache.live.shared_rates import Grant
+from tunebook.service.api.brief_questions import BriefQuestions
 from tunebook.service.api.guards.rates import Rate
 
 # So much of a burst is taken at once, and of what comes back in the time that it is kept.
 _BURST_SHARE = 1 / 100
 _KEPT_SHARE = 1 / 10
 _KEPT_SECONDS = 1.0
-_THREADS = 8
-# Beyond what an answer of Redis may take: a name server may hang too.
-_PATIENCE_SECONDS = 1.0
 
 
 @dataclass
@@ -63,7 +59,7 @@ class SharedRate:
         self._at_once = max(1, int(kept))
         self._taken: OrderedDict[Hashable, _Taken] = OrderedDict()
         self._asking: dict[Hashable, asyncio.Event] = {}
-        self._limiter: CapacityLimiter | None = None
+        self._questions = BriefQuestions()
 
     async def wait(self, client: Hashable) -> float:
         """Counts a request, and gives 0; or, where it is one too many, gives the seconds after
@@ -125,17 +121,7 @@ class SharedRate:
         return wait
 
     async def _ask(self, client: Hashable) -> Grant | None:
-        if self._limiter is None:
-            # Of its own: these are not to stand in line behind requests that wait for the database.
-            self._limiter = CapacityLimiter(_THREADS)
-        with move_on_after(_PATIENCE_SECONDS):
-            return await to_thread.run_sync(
-                self._live.rates.take,
-                f"{self._name}:{client}",
-                self._per_second,
-                self._burst,
-                self._at_once,
-                limiter=self._limiter,
-                abandon_on_cancel=True,
-            )
-        return None
+        rates, key = self._live.rates, f"{self._name}:{client}"
+        return await self._questions.ask(
+            lambda: rates.take(key, self._per_second, self._burst, self._at_once)
+        )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from tunebook.cache.live.live_counts import FROM_DATABASE, FROM_REDIS, LiveCounts
+from tunebook.cache.live.live_counts import FOUND, MISSING, LiveCounts
 from tunebook.cache.live.shared_answers import SharedAnswers
 from tunebook.cache.storage.revisions import Revision
 from tunebook.service.api.lookups.lookup_counter import Tally
@@ -30,7 +30,7 @@ class HotAnswers:
     def get(self, name: bytes, now: Revision) -> LookupReply | None:
         """The reply that another replica has made at this revision, if any. Waits briefly."""
         found = self._shared.get(name, now.schedules)
-        self._counts.answered(FROM_DATABASE if found is None else FROM_REDIS)
+        self._counts.asked_for_answer(MISSING if found is None else FOUND)
         return None if found is None else _unpacked(found, now)
 
     def put(self, name: bytes, reply: LookupReply) -> None:

@@ -10,6 +10,7 @@ from starlette.responses import Response
 
 from tunebook.cache.storage.revisions import Revision
 from tunebook.cache.store import Store
+from tunebook.service.api.brief_questions import BriefQuestions
 from tunebook.service.api.lookups.hot_answers import HotAnswers
 from tunebook.service.api.lookups.lookup_counter import LookupCounter, Observe
 from tunebook.service.api.lookups.remembered_answers import (
@@ -36,6 +37,7 @@ class LookupDesk:
         self.counter = LookupCounter(store.statistics, named=pipelines, observe=observe)
         self.remembered = RememberedAnswers(answer_bytes)
         self.hot = hot
+        self._questions = BriefQuestions()
 
     def start(self) -> None:
         """Begins to store what is counted. Raises DatabaseError."""
@@ -53,9 +55,10 @@ class LookupDesk:
 
     async def shared_reply(self, name: bytes, now: Revision) -> LookupReply | None:
         """The reply that another replica has made, if it can be had."""
-        if self.hot is None or not self.hot.are_there:
+        hot = self.hot
+        if hot is None or not hot.are_there:
             return None
-        return await run_in_threadpool(self.hot.get, name, now)
+        return await self._questions.ask(lambda: hot.get(name, now))
 
     def share(self, response: Response, name: bytes, reply: LookupReply) -> None:
         """Keeps a reply for other replicas once it was sent."""

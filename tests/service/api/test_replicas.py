@@ -21,7 +21,13 @@ from redis_server import RedisServer
 from running_coordinator import RunningCoordinator, received, running_coordinator
 
 from tunebook.cache.live.live import Live
-from tunebook.cache.live.live_counts import FROM_DATABASE, FROM_PROCESS, FROM_REDIS
+from tunebook.cache.live.live_counts import (
+    FOUND,
+    FROM_DATABASE,
+    FROM_PROCESS,
+    FROM_REDIS,
+    MISSING,
+)
 from tunebook.cache.queue.job_events import ROUND, append_event
 from tunebook.cache.queue.submissions import BudgetLimits, JobRequest
 from tunebook.cache.store import Store
@@ -245,11 +251,11 @@ def test_what_one_replica_has_answered_the_other_finds_until_something_is_served
     first = look_up(one, asked)
     eventually(lambda: redis_server.ask("KEYS", "*:answers") != [], "it was put there")
     assert look_up(other, asked) == first
-    assert other.live.counts.answers == {FROM_REDIS: 1}
+    assert other.live.counts.answers == {FOUND: 1}
     serve(one.store, workload(8), 1e-3)
     faster = look_up(other, asked)
     assert faster["hits"][0]["seconds"] == 1e-3
-    assert other.live.counts.answers == {FROM_REDIS: 1, FROM_DATABASE: 1}
+    assert other.live.counts.answers == {FOUND: 1, MISSING: 1}
     # An answer is counted by who gave it, whoever made it.
     counted = {"target": asked["target"], "pipeline": "nightly", "outcome": "hit"}
     counts = [replica.metric("tunebook_lookups_total", **counted) for replica in replicas]
@@ -264,7 +270,7 @@ def test_an_answer_with_misses_is_shared_with_nobody(
     assert look_up(one, asked)["misses"]
     serve(one.store, workload(8))
     assert look_up(other, asked)["hits"]
-    assert FROM_REDIS not in other.live.counts.answers
+    assert FOUND not in other.live.counts.answers
 
 
 @pytest.mark.parametrize("fault", ["killed", "paused"])
@@ -278,7 +284,7 @@ def test_look_ups_go_on_while_redis_is_away(
         for replica in replicas:
             answer = look_up(replica, question(workload(size), on_miss="report"))
             assert len(answer["hits"]) + len(answer["misses"]) == 1
-    assert FROM_REDIS not in other.live.counts.answers
+    assert FOUND not in other.live.counts.answers
 
 
 # --- what is seen of it ----------------------------------------------------------------------
