@@ -15,7 +15,7 @@ from tunebook.cache.queue.leases import Holder, Lease, LeaseObserver
 from tunebook.cache.storage.database import Database
 from tunebook.cache.storage.identities import insert_missing
 from tunebook.cache.storage.moments import now
-from tunebook.cache.storage.tables import OPEN, JobRow, WorkerRow
+from tunebook.cache.storage.tables import OPEN, BoardRow, JobRow, WorkerRow
 
 
 @dataclass(frozen=True)
@@ -112,9 +112,15 @@ class Fleet:
         return ServedFleet(len(alive), boards)
 
     def served_classes(self, session: Session) -> frozenset[str]:
-        """The board classes of all workers that are alive."""
+        """The board classes of all workers that are alive, without those of which all boards are in
+        quarantine."""
+        quarantined = select(BoardRow.board_class, BoardRow.name).where(BoardRow.quarantine != "")
+        left_out = {(row.board_class, row.name) for row in session.execute(quarantined)}
         return frozenset(
-            board["board_class"] for row in self._alive(session) for board in row.boards
+            board["board_class"]
+            for row in self._alive(session)
+            for board in row.boards
+            if (board["board_class"], board["board"]) not in left_out
         )
 
     def _alive(self, session: Session) -> list[WorkerRow]:

@@ -200,7 +200,8 @@ def waiting_reason(job: JobRow, served: Collection[str]) -> str:
     """Why an open job waits; empty where it does not: somebody who is alive can go on with it."""
     if job.worker is not None or job.board_class in served:
         return ""
-    return f"no worker that is alive has a board of class {job.board_class!r}"
+    board = f"a board of class {job.board_class!r}"
+    return f"no worker that is alive has {board} that is not in quarantine"
 
 
 def is_open() -> tuple[ColumnElement[bool], ...]:

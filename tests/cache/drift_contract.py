@@ -21,12 +21,15 @@ from cache_samples import (
     start_job,
     success,
 )
+from queue_samples import submit
 from store_contract import StoreFixtures
 
 from tunebook.cache.boards import references
 from tunebook.cache.boards.drift import FEWEST_RUNS
 from tunebook.cache.errors import DatabaseError
 from tunebook.cache.lists.catalogue import RecordFilter
+from tunebook.cache.queue.fleet import ServedBoard
+from tunebook.cache.queue.submissions import JobState
 from tunebook.cache.records import Candidate, ErrorClass, Measurement, Record, Source
 from tunebook.cache.storage.moments import now
 from tunebook.cache.store import Store
@@ -173,6 +176,22 @@ class QuarantineContract(StoreFixtures):
         assert refer(store, *[2.0] * FEWEST_RUNS, 2.0, 2.0) == ""
         assert suspect_names(store) == {"a"}
         assert not store.boards.begin_baseline(BOARD, "nobody")
+
+    def test_a_job_waits_while_all_boards_of_its_class_are_in_quarantine(
+        self, store: Store
+    ) -> None:
+        boards = [ServedBoard(BOARD, name, emulated=False, cores=4) for name in (FIRST, SECOND)]
+        store.fleet.announce("worker", boards)
+        job = submit(store)
+        learn(store, FIRST, SECOND)
+        drift(store, FIRST)
+        assert store.queue.job(job).state is JobState.QUEUED
+        drift(store, SECOND)
+        waiting = store.queue.job(job)
+        assert waiting.state is JobState.WAITING
+        assert "that is not in quarantine" in waiting.reason
+        refer(store, 1.0, 1.0, board=SECOND)
+        assert store.queue.job(job).state is JobState.QUEUED
 
     def test_measurements_are_forgotten_but_for_the_baselines_and_the_newest(
         self, store: Store, monkeypatch: pytest.MonkeyPatch
