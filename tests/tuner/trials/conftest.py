@@ -37,6 +37,8 @@ C_KERNEL = """
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <signal.h>
+#include <unistd.h>
 struct argument { int32_t type; int32_t padding; void** tensor; };
 /* Filled in by TVM when it loads the library, as it does for the libraries that it compiles. */
 int (*__TVMBackendParallelLaunch)(int (*)(int, int**, void*), void*, int);
