@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import socket
 from typing import TYPE_CHECKING, Annotated
@@ -12,7 +13,12 @@ from tunebook.cache.board_names import is_board_name, is_class_name
 from tunebook.cache.errors import ExitCode, UsageError
 from tunebook.cache.remote.client import Client
 from tunebook.cache.remote.retries import Retries
-from tunebook.cache.remote.token_file import TOKEN_FILE_VARIABLE, TOKEN_VARIABLE, given_token
+from tunebook.cache.remote.token_file import (
+    TOKEN_FILE_VARIABLE,
+    TOKEN_VARIABLE,
+    given_token,
+    is_loopback,
+)
 from tunebook.service.commands.options import SERVER_VARIABLE
 from tunebook.service.commands.stopping import stop_when_told
 from tunebook.service.logs import log_as_json
@@ -20,6 +26,8 @@ from tunebook.service.logs import log_as_json
 if TYPE_CHECKING:
     from tunebook.workers.agent.board_agent import AgentSettings, BoardAgent
     from tunebook.workers.agent.coordinator_reports import CoordinatorReports
+
+_log = logging.getLogger(__name__)
 
 
 def board(
@@ -115,6 +123,7 @@ def board(
     with stop_when_told() as stop:
         log_as_json()
         warn_where_everywhere(listen)
+        _warn_where_unreachable(settings)
         agent = _make_agent(settings, _reports(coordinator, board_class, name), governor, emulated)
         agent.run(stop)
     return ExitCode.OK
@@ -156,6 +165,21 @@ def _check_listening(listen: str) -> None:
         raise UsageError(f"--listen: {error}") from None
     except ValueError:
         return
+
+
+def _warn_where_unreachable(settings: AgentSettings) -> None:
+    from tunebook.workers.boards.board_server import listening_address
+
+    try:
+        address = settings.advertise or listening_address(settings.host)
+    except ValueError:
+        return
+    if is_loopback(address) and not is_loopback(settings.tracker.host):
+        _log.warning(
+            "workers elsewhere cannot reach this board: it is handed out at %s, an address of this "
+            "machine alone; name the network's with --listen, or a tunnel's end with --advertise",
+            address,
+        )
 
 
 def _check_user(run_as: str | None) -> None:

@@ -11,7 +11,11 @@ import sys
 import psutil
 import pytest
 
+from tunebook.tuner.trials.trials import BoardAddress
 from tunebook.workers.boards import board_server
+from tunebook.workers.boards.board_supervisor import BoardSupervisor, ServerCommand
+from tunebook.workers.boards.host_server import host_server
+from tunebook.workers.boards.tracker import query_tracker, running_tracker
 
 ENDLESS = "for (volatile int i = 0;; i++)"
 # Calls a kernel in a session without a time limit.
@@ -173,3 +177,27 @@ def test_an_server_waits_for_a_tracker_that_is_not_there_yet(tmp_path, eventuall
         finally:
             server.send_signal(signal.SIGTERM)
     assert server.returncode == 0
+
+
+def test_a_tracker_does_not_gather_the_offers_of_all_time(kernel, in_use, eventually) -> None:
+    """A board registers anew after many of them, which begins its beat anew."""
+    script = (
+        "from tunebook.workers.boards import board_server\n"
+        "board_server.MOST_OFFERS = 3\n"
+        "board_server.main()\n"
+    )
+    server = ServerCommand([sys.executable, "-c", script], host_server(1).environment)
+    with running_tracker() as tracker, BoardSupervisor(server, tracker, "pi"):
+        board = in_use(BoardAddress(tracker.host, tracker.port, "pi"))
+        pid = board.registered().pid
+        eventually(lambda: board.registered().beat > 4, "its beat has moved")
+        for _ in range(3):
+            assert board.call(kernel("number++"), 41) == 42
+
+        def beats() -> list[int]:
+            return [one.beat for one in query_tracker(tracker).boards_of("pi")]
+
+        eventually(lambda: min(beats()) < 4, "it has registered anew")
+        eventually(lambda: len(beats()) == 1, "and no longer as before")
+        assert board.call(kernel("number++"), 41) == 42
+        assert board.registered().pid == pid

@@ -10,6 +10,7 @@ import pytest
 
 from tunebook.cache.errors import BoardError
 from tunebook.tuner.trials.trials import BoardAddress
+from tunebook.workers.boards import board_supervisor
 from tunebook.workers.boards.board_supervisor import (
     BoardSupervisor,
     ServerCommand,
@@ -95,3 +96,16 @@ def test_a_tracker_that_is_not_there_is_an_error() -> None:
     nobody = TrackerAddress("127.0.0.1", 1)
     with pytest.raises(BoardError, match=r"tracker at 127\.0\.0\.1:1 does not answer"):
         BoardSupervisor(host_server(1), nobody, "pi").start()
+
+
+def test_a_servers_log_does_not_fill_the_board(eventually, monkeypatch) -> None:
+    monkeypatch.setattr(board_supervisor, "_LONGEST_LOG", 10_000)
+    script = "import time; print('x' * 20_000, flush=True); time.sleep(600)"
+    server = ServerCommand([sys.executable, "-c", script], dict(os.environ))
+    with running_tracker() as tracker:
+        supervisor = BoardSupervisor(server, tracker, "pi", limits=QUICK)
+        supervisor.begin()
+        log = supervisor._log
+        eventually(lambda: log.exists(), "it grows")
+        eventually(lambda: log.stat().st_size == 0, "it is begun anew")
+        supervisor.stop()

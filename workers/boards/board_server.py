@@ -68,6 +68,8 @@ SESSION_ENDED = "BoardSessionEnded"
 BEAT_SECONDS = 0.5
 # How long a client may take from asking the tracker for the board to connecting to it.
 UNUSED_KEY_SECONDS = 6.0
+# TVM's tracker keeps every offer of a connection until that ends.
+MOST_OFFERS = 1000
 HANDSHAKE_SECONDS = 10.0
 TRACKER_SECONDS = 10.0
 # How long a session may go on after its client has hung up.
@@ -376,6 +378,7 @@ class TrackerLink:
         self._options = options
         self._port = port
         self._beat = 0
+        self.offers = 0
         self._machine = {
             "features": cpu_features(),
             "mtriple": machine_triple(),
@@ -412,6 +415,7 @@ class TrackerLink:
 
     def offer(self, match_key: str) -> None:
         """Put the board into the queue of its class, for the client that shows `match_key`."""
+        self.offers += 1
         address = self._options.advertise
         board_class = self._options.board_class
         self._ask([rpc.TrackerCode.PUT, board_class, (self._port, match_key), address])
@@ -465,9 +469,9 @@ class BoardServer:
         """Serve session after session. Returns once `leave` was called and no session is left."""
         while not self._leaving:
             try:
-                if self._link is None:
-                    self._link = TrackerLink(self._options, self._listener.getsockname()[1])
-                client = self._next_client(self._link)
+                if self._link is None or self._link.offers >= MOST_OFFERS:
+                    self._register()
+                client = self._next_client()
                 if client is None:
                     break
             except OSError as error:
@@ -480,8 +484,16 @@ class BoardServer:
         self._drop_link()
         self._listener.close()
 
-    def _next_client(self, link: TrackerLink) -> Client | None:
+    def _register(self) -> None:
+        """Over a connection of its own, before the last one ends: the board is always there."""
+        link = TrackerLink(self._options, self._listener.getsockname()[1])
+        self._drop_link()
+        self._link = link
+
+    def _next_client(self) -> Client | None:
         """The next client that has been given this board; None where it is to leave before."""
+        link = self._link
+        assert link is not None, "registered by now"
         match_key = self._new_offer(link)
         taken_at: float | None = None
         while True:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -16,11 +15,9 @@ import pytest
 
 from tunebook.cache.errors import ExitCode
 from tunebook.service.cli import run
-from tunebook.workers.boards.emulated_sysroot import QEMU
 from tunebook.workers.boards.tracker import TrackerAddress, query_tracker, running_tracker
 
 COMMAND = [sys.executable, "-m", "tunebook.service.cli", "board"]
-EMULATED = "emulated-aarch64"
 Start = Callable[..., "subprocess.Popen[bytes]"]
 
 
@@ -92,19 +89,12 @@ def test_nothing_is_left_of_one_that_was_killed(
         eventually(lambda: is_gone(board.pid), "its server is gone too")
 
 
-@pytest.mark.slow
-@pytest.mark.emulated
-@pytest.mark.skipif(shutil.which(QEMU) is None, reason="apt-get install qemu-user-static")
-def test_two_emulated_boards_on_one_machine(start: Start, eventually: Callable[..., None]) -> None:
-    with running_tracker() as tracker:
-        for name in ("first", "second"):
-            start("--class", EMULATED, "--emulated", "--tracker", tracker, "--name", name)
-        eventually(
-            lambda: names_of(tracker, EMULATED) == {"first", "second"}, "both are there", 120
-        )
-        boards = query_tracker(tracker).boards_of(EMULATED)
-    assert {board.mtriple for board in boards} == {"aarch64-linux-gnu"}
-    assert all("dotprod" in board.features for board in boards)
+def test_a_board_that_no_worker_elsewhere_can_reach_is_told_of(
+    start: Start, eventually: Callable[..., None], tmp_path: Path
+) -> None:
+    start("--class", "rpi4b", "--tracker", "192.0.2.1:9190")
+    said = "workers elsewhere cannot reach this board: it is handed out at 127.0.0.1"
+    eventually(lambda: said in (tmp_path / "log").read_text(), "the log says so")
 
 
 @pytest.mark.parametrize(
