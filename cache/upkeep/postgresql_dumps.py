@@ -13,6 +13,8 @@ from tunebook.cache.errors import DatabaseError
 
 # The restored tables belong to whoever restores them.
 _OF_NOBODY = ("--no-owner", "--no-privileges")
+# They are made anew where they are missing.
+_WITHOUT_SECRETS = "--exclude-table-data=secrets"
 _DROP_TABLES = """
 DO $$ DECLARE one text; BEGIN
     FOR one IN SELECT format('%I.%I', schemaname, tablename) FROM pg_tables
@@ -24,9 +26,10 @@ END $$;
 
 
 def dump(url: URL, path: Path) -> None:
-    """Writes what the database has at this moment to a file in pg_dump's custom format. Raises
-    DatabaseError."""
-    _run(url, "pg_dump", "--format=custom", *_OF_NOBODY, f"--file={path}", *_named(url))
+    """Writes what the database has at this moment, but for secrets that processes share, to a file
+    in pg_dump's custom format. Raises DatabaseError."""
+    options = ("--format=custom", *_OF_NOBODY, _WITHOUT_SECRETS, f"--file={path}")
+    _run(url, "pg_dump", *options, *_named(url))
 
 
 def load(path: Path, url: URL) -> None:

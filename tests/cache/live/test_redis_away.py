@@ -178,6 +178,25 @@ def test_what_its_user_may_not_do_goes_on_without_it(
     assert "does not permit" in warning
 
 
+def test_the_rights_that_the_documentation_names_are_enough(
+    redis_server: RedisServer, eventually: Eventually
+) -> None:
+    text = (Path(__file__).parents[3] / "docs" / "operations.md").read_text()
+    command = text.partition("    ACL SETUSER tunebook ")[2].partition("\n\n")[0]
+    redis_server.ask("ACL", "SETUSER", "tunebook", *command.split())
+    url = f"redis://tunebook:PASSWORD@127.0.0.1:{redis_server.port}"
+    with Live.open(url, "here", b"secret") as live, Live.open(url, "here") as other:
+        eventually(lambda: live.is_up and other.is_up, "it is there")
+        live.bell.ring()
+        assert other.bell.wait(60, threading.Event())
+        eventually(lambda: (live.wakeups() or 0) >= 1, "it was counted")
+        assert asks(live)
+        for revision in (1, 2):
+            live.answers.put(b"name", revision, b"answer")
+            assert live.answers.get(b"name", revision) == b"answer"
+        assert live.counts.failures == other.counts.failures == {}
+
+
 @pytest.fixture
 def tls(redis_server: RedisServer) -> tuple[str, Path]:
     """Where the server speaks TLS, and the certificate that nobody else trusts."""
