@@ -182,7 +182,7 @@ class BoardTrials:
     ) -> Outcome:
         spent, self._spent = self._spent + time.monotonic() - began, 0.0
         if isinstance(outcome, VerificationResult):
-            return outcome
+            return replace(outcome, board=session.opened.name)
         return replace(
             outcome,
             board=session.opened.name,

@@ -93,7 +93,7 @@ class Measurer:
         outcome = self._ask(job, VerificationResult)
         if isinstance(outcome, VerificationResult):
             return outcome
-        return VerificationResult(False, outcome.text, ErrorClass.BOARD_LOST)
+        return VerificationResult(False, outcome.text, ErrorClass.BOARD_LOST, outcome.board)
 
     def give_board_back(self) -> None:
         """Lets others have the board until the next trial, after the one in hand."""

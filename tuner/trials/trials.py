@@ -87,12 +87,14 @@ class VerificationResult:
 
     `text` says in one line what was compared and found. `error` is `wrong-output` when they do not
     agree, and how the candidate failed when it did not finish. It is None when they agree, and
-    when nothing was compared, since the unscheduled program itself failed.
+    when nothing was compared, since the unscheduled program itself failed. `board` is where it was
+    compared.
     """
 
     agrees: bool
     text: str
     error: ErrorClass | None = None
+    board: str = ""
 
 
 @dataclass(frozen=True)

@@ -241,7 +241,9 @@ class RoundRunner:
                 _log.warning("%s: not verified: %s", name, verdict.text, extra=told)
                 return
             _log.warning("%s: %s: %s", name, verdict.error.value, verdict.text, extra=told)
-            self._store.mark_failed(record.id, verdict.error, verdict.text)
+            # The record's board is that which measured it, and may be another.
+            text = f"{verdict.text} (verified on the board {verdict.board})"
+            self._store.mark_failed(record.id, verdict.error, text)
 
     def _compare(
         self,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import platform
 import signal
+import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -26,6 +27,8 @@ from tunebook.tuner.trials.peak import measure_peak
 from tunebook.tuner.trials.trials import BoardAddress, BuiltLibrary
 
 CORES = 2
+# What a board calls itself unless it is told otherwise.
+NAME = socket.gethostname()
 FOREVER = 'for (;;) __asm__ volatile("")'
 UNDEFINED = "ud2" if platform.machine() == "x86_64" else "udf #0"
 CRASHES = [
@@ -105,6 +108,7 @@ class TestAFault:
     ) -> None:
         measured = measurer.measure(kernel(body), program)
         assert measured.error is ErrorClass.RUN
+        assert measured.board == NAME
         assert said in measured.error_text
         assert measured.board_seconds > 0
         assert measurer.measure(normal, program).error is None
@@ -114,6 +118,7 @@ class TestAFault:
     ) -> None:
         measured = measurer.measure(build(matmul()), program)
         assert measured.error is ErrorClass.RUN
+        assert measured.board == NAME
         assert measured.error_text and "\n" not in measured.error_text
         assert measurer.measure(normal, program).error is None
 
@@ -122,6 +127,7 @@ class TestAFault:
     ) -> None:
         measured = measurer.measure(kernel(FOREVER), program)
         assert measured.error is ErrorClass.RUN_TIMEOUT
+        assert measured.board == NAME
         assert measured.board_seconds >= 0.5
         assert measurer.measure(normal, program).error is None
 
@@ -131,7 +137,7 @@ class TestAFault:
         with endless.once_it_runs(_signal_agent(board, signal.SIGKILL)):
             measured = measurer.measure(endless.library, program)
         assert measured.error is ErrorClass.BOARD_LOST
-        assert measured.board
+        assert measured.board == NAME
         assert measurer.measure(normal, program).error is None
 
     @pytest.mark.slow
@@ -141,6 +147,7 @@ class TestAFault:
         with endless.once_it_runs(_signal_agent(board, signal.SIGSTOP)):
             measured = measurer.measure(endless.library, program)
         assert measured.error is ErrorClass.BOARD_LOST
+        assert measured.board == NAME
         assert measurer.measure(normal, program).error is None
 
     def test_of_the_measuring_process_between_two_trials_costs_nothing(
@@ -157,6 +164,7 @@ class TestAFault:
         with endless.once_it_runs(lambda: _measuring_processes()[0].kill()):
             measured = measurer.measure(endless.library, program)
         assert measured.error is ErrorClass.BOARD_LOST
+        assert measured.board == NAME
         assert "SIGKILL" in measured.error_text
         assert measurer.measure(normal, program).error is None
 
@@ -166,6 +174,7 @@ class TestAFault:
         measurer.peak = measure_peak(pool, measurer, host)
         measured = measurer.measure(kernel(""), matmul_program)
         assert measured.error is ErrorClass.IMPLAUSIBLE
+        assert measured.board == NAME
         assert "peak" in measured.error_text
         assert measured.seconds is None
         scheduled = build(matmul_program, matmul_candidates[0])
@@ -189,6 +198,7 @@ class TestVerification:
         assert not verdict.agrees
         assert verdict.error is ErrorClass.WRONG_OUTPUT
         assert "differs" in verdict.text
+        assert verdict.board == NAME
 
     @pytest.mark.parametrize(
         "body",
