@@ -4,11 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
-import signal
 import sys
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -23,6 +19,7 @@ from tunebook.service.commands.options import (
     Tracker,
     open_store,
 )
+from tunebook.service.commands.stopping import stop_when_told
 from tunebook.service.durations import parse_duration
 from tunebook.service.mending import DATABASE_VARIABLE, REDIS_VARIABLE
 
@@ -31,7 +28,6 @@ if TYPE_CHECKING:
 
 _GIBIBYTE = 2**30
 _MOST_MEMORY = 8 * _GIBIBYTE
-_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
 def worker(
@@ -57,6 +53,15 @@ def worker(
     ] = None,
     tracker: Tracker = None,
     board_timeout: BoardTimeout = "60s",
+    most_boards: Annotated[
+        int,
+        typer.Option(
+            "--most-boards",
+            min=1,
+            help="Boards of one class to use at once; what is free beyond them is left to other "
+            "workers.",
+        ),
+    ] = 8,
     import_time: Annotated[
         str, typer.Option("--import-time", help="How long opening one model may take: 90s, 10m.")
     ] = "5m",
@@ -89,10 +94,10 @@ def worker(
 
     classes = board_classes(boards or [], tracker)
     settings = FleetSettings(
-        WorkerSettings.for_this_machine(board_timeout=timeout, seed=seed),
+        WorkerSettings.for_this_machine(board_timeout=timeout, seed=seed, most_boards=most_boards),
         SplitLimits(memory=_memory(import_memory), seconds=seconds),
     )
-    with open_store(db) as store, _stop_when_told(until_input_ends) as stop:
+    with open_store(db) as store, stop_when_told(until_input_ends=until_input_ends) as stop:
         source = _model_source(models)
         _forget_secrets()
         log_as_json()
@@ -136,23 +141,3 @@ def _forget_secrets() -> None:
     """The processes that open models and build what was found in traces have no use for them."""
     for variable in (DATABASE_VARIABLE, REDIS_VARIABLE, TOKEN_VARIABLE, TOKEN_FILE_VARIABLE):
         os.environ.pop(variable, None)
-
-
-@contextmanager
-def _stop_when_told(until_input_ends: bool) -> Iterator[threading.Event]:
-    """An event that is set by SIGTERM and Ctrl-C, or when whoever holds our input is gone."""
-    stop = threading.Event()
-    before = {number: signal.signal(number, lambda *_: stop.set()) for number in _SIGNALS}
-    if until_input_ends:
-        threading.Thread(target=_follow_input, args=(stop,), daemon=True).start()
-    try:
-        yield stop
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-
-
-def _follow_input(stop: threading.Event) -> None:
-    while os.read(sys.stdin.fileno(), 1024):
-        pass
-    stop.set()
