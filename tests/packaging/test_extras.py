@@ -11,6 +11,8 @@ OF_TUNE = ("tvm", "tvm_ffi", "numpy", "psutil", "cloudpickle", "tornado", "onnx"
 # Of these the extra `board` brings nothing.
 OF_TUNE_ALONE = ("onnx", "onnxruntime", "xgboost", "ml_dtypes", "ziglang")
 OF_SERVE = ("fastapi", "starlette", "uvicorn", "jinja2", "fsspec", "prometheus_client")
+# Of a fleet: neither a laptop nor a build needs them.
+OF_FLEET = ("redis", "psycopg")
 WITHOUT = """
 import sys
 from importlib.abc import MetaPathFinder
@@ -34,6 +36,11 @@ with tempfile.TemporaryDirectory() as folder:
     upgrade(f"{folder}/tunebook.db")
     assert run(["boards", "--db", f"{folder}/tunebook.db"]) == 0
 """
+COORDINATOR = """
+import tunebook.service.app, tunebook.service.api.processes.embedded_worker
+from tunebook.cache.live.live import Live
+Live.open(None).close()
+"""
 # All that the commands of a board load, up to where they would run until they are stopped.
 BOARD = """
 import os
@@ -54,10 +61,10 @@ assert [name for name in sys.modules if name.startswith("tunebook.tuner.")] == [
 @pytest.mark.parametrize(
     ("missing", "program"),
     [
-        ((*OF_TUNE, *OF_SERVE), HELP),
-        ((*OF_TUNE, *OF_SERVE), "from tunebook.cache import connect"),
+        ((*OF_TUNE, *OF_SERVE, *OF_FLEET), HELP),
+        ((*OF_TUNE, *OF_SERVE, *OF_FLEET), "from tunebook.cache import connect"),
         ((*OF_TUNE, *OF_SERVE), BOARDS),
-        (OF_TUNE, "import tunebook.service.app, tunebook.service.api.processes.embedded_worker"),
+        ((*OF_TUNE, *OF_FLEET), COORDINATOR),
     ],
     ids=["the command line", "the client", "the boards", "the coordinator"],
 )
