@@ -136,6 +136,12 @@ class Boards:
         with self._database.reading() as session:
             return suspects.suspects(session, board_class, target, compiler, limit)
 
+    def suspects_revision(self) -> int:
+        """A number that rises whenever records become suspect: what was learnt before may be from
+        them."""
+        with self._database.reading() as session:
+            return suspects.suspects_revision(session)
+
     def remeasured(self, record_id: int, measurement: Measurement) -> bool:
         """Keeps a further measurement of a record as a repeat, charging its board seconds and no
         trial. Of a suspect record, by a board that is not in quarantine, it becomes the record's

@@ -15,10 +15,12 @@ from sqlalchemy.orm import Session
 from tunebook.cache.queue.budgets import charge_board
 from tunebook.cache.records import ErrorClass, Measurement, Record
 from tunebook.cache.storage.identities import CHUNK
+from tunebook.cache.storage.revisions import SUSPECTS, bump
 from tunebook.cache.storage.tables import (
     RecordRow,
     RepeatRow,
     RestatedRecordRow,
+    RevisionRow,
     RoundRow,
     ScheduleRow,
     SlotRow,
@@ -61,7 +63,15 @@ def mark_suspects(session: Session, board_class: str, name: str, good_record: in
     for place in _served_among(session, ids):
         choose_served(session, place)
     _forget_restated(session, board_class, name)
+    if ids:
+        bump(session, SUSPECTS)
     return len(ids)
+
+
+def suspects_revision(session: Session) -> int:
+    """See Boards.suspects_revision."""
+    number = select(RevisionRow.number).where(RevisionRow.name == SUSPECTS)
+    return session.scalar(number) or 0
 
 
 def confirm_restated(session: Session, board_class: str, name: str) -> None:

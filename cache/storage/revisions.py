@@ -22,6 +22,8 @@ from tunebook.cache.storage.tables import RevisionRow
 SCHEDULES = "schedules"
 # Access tokens: made, or revoked.
 TOKENS = "tokens"
+# Which records are suspect: records became so that were not.
+SUSPECTS = "suspects"
 # Jobs and budgets: nobody keeps copies of them, but who submits waits here for who did before.
 SUBMISSIONS = "submissions"
 

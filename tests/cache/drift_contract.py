@@ -343,6 +343,15 @@ class ServedContract(StoreFixtures):
         (task,) = store.task_states(job)
         assert task.history[-1] == 2e-3
 
+    def test_whoever_has_learnt_is_told_that_records_became_suspect(self, store: Store) -> None:
+        learn(store)
+        drift(store)
+        assert store.boards.suspects_revision() == 0
+        refer(store, 1.0, 1.0)
+        measure(store, conv(), {"a": by(FIRST, 1e-3)})
+        drift(store)
+        assert store.boards.suspects_revision() == 1
+
     def test_a_task_says_where_its_best_time_is_suspect(self, store: Store) -> None:
         learn(store)
         measure(store, conv(), {"a": by(FIRST, 1e-3)})

@@ -64,13 +64,15 @@ class SharedBuilds:
 
 @dataclass
 class OpenWorkbench:
-    """A workbench with what searches on it; `place` are its board class and target, `users` the
-    loops that work there now, `uses` how often it was taken."""
+    """A workbench with what searches on it; `place` are its board class and target, `suspects` says
+    which records it did not learn from, `users` are the loops that work there now, `uses` how often
+    it was taken."""
 
     bench: Workbench
     runner: RoundRunner
     place: tuple[str, str]
     stack: ExitStack = field(repr=False)
+    suspects: int = 0
     users: int = 0
     uses: int = 0
 
@@ -152,13 +154,17 @@ class OpenWorkbenches:
     def _take(self, board_class: BoardClass, target: Target) -> OpenWorkbench:
         place = (board_class.name, str(target))
         one = self._open.get(place)
+        suspects = self._store.boards.suspects_revision()
+        if one is not None and one.suspects != suspects:
+            # Its search has learnt from times that are in doubt by now.
+            one.uses = max(one.uses, self._most_uses)
         if one is not None and one.uses >= self._most_uses:
             # Whoever works there still closes it.
             self._open.pop(place)
             self._close_where_used_up(one)
             one = None
         if one is None:
-            one = self._open[place] = self._new(board_class, target)
+            one = self._open[place] = self._new(board_class, target, suspects)
             self._close_oldest()
         else:
             self._open.move_to_end(place)
@@ -176,7 +182,7 @@ class OpenWorkbenches:
                 self._open.pop(one.place)
             one.stack.close()
 
-    def _new(self, board_class: BoardClass, target: Target) -> OpenWorkbench:
+    def _new(self, board_class: BoardClass, target: Target, suspects: int) -> OpenWorkbench:
         clock = PhaseClock(self._monotonic)
         board = board_class.open(target)
         boards = self._boards_at(board)
@@ -194,7 +200,7 @@ class OpenWorkbenches:
                 shared_time=self._shared_time,
             )
             place = (board_class.name, str(target))
-            return OpenWorkbench(bench, runner, place, stack.pop_all())
+            return OpenWorkbench(bench, runner, place, stack.pop_all(), suspects)
 
     def _boards_at(self, board: BoardAddress) -> BoardPool:
         """One pool a class, whatever the target: each board is held once."""
