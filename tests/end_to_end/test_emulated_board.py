@@ -29,7 +29,12 @@ from tunebook.tuner.llvm_targets import resolve_target
 from tunebook.tuner.splitting.program import buffers_of, flops_of
 from tunebook.tuner.splitting.split import normalized
 from tunebook.tuner.trials.trials import BoardAddress
+from tunebook.workers.boards.board_supervisor import BoardSupervisor
+from tunebook.workers.boards.boards import plan_boards
 from tunebook.workers.boards.emulated_board import emulated_board
+from tunebook.workers.boards.emulated_sysroot import emulated_sysroot
+from tunebook.workers.boards.guest_server import EMULATED_CLASS, GUEST_LIMITS, guest_server
+from tunebook.workers.boards.tracker import TrackerAddress, query_tracker, running_tracker
 from tunebook.workers.commands.search_worker import SearchWorker
 from tunebook.workers.rounds.workbench import WorkerSettings
 
@@ -140,6 +145,33 @@ def test_code_for_another_processor_fails_on_the_board_and_is_never_served(
         assert "SIGILL" in record.measurement.error_text
     assert answer.hits == {}
     assert [miss.reason for miss in answer.misses] == [MissReason.ONLY_FAILURES]
+
+
+def test_code_goes_to_those_boards_of_a_class_whose_processors_run_it(tmp_path: Path) -> None:
+    """The same layer, on a tracker with a board that has `sdot` and one that has not."""
+    target = resolve_target(A76)
+    model = _dense_layer(target)
+    (key,) = model.keys
+    with (
+        Store.open(str(tmp_path / "tunebook.db")) as store,
+        running_tracker() as tracker,
+        _emulated(tracker, "cortex-a72"),
+        _emulated(tracker, "max"),
+        plan_boards(target, EMULATED_CLASS, str(tracker)).open() as boards,
+    ):
+        _tune(model, target, store, boards, 6)
+        records = store.records(key)
+        assert {board.name for board in query_tracker(tracker).boards} == {"cortex-a72", "max"}
+    ran = [record for record in records if record.measurement.error is not ErrorClass.BUILD]
+    assert ran, "TVM could not build a single one of them"
+    assert ErrorClass.RUN not in {record.measurement.error for record in ran}
+    assert {record.measurement.board for record in ran} == {"max"}
+
+
+def _emulated(tracker: TrackerAddress, cpu: str) -> BoardSupervisor:
+    """A board of the emulated class at a tracker, called as its processor."""
+    server = guest_server(emulated_sysroot(), cpu)
+    return BoardSupervisor(server, tracker, EMULATED_CLASS, name=cpu, limits=GUEST_LIMITS)
 
 
 def _dense_layer(target: Target) -> Model:
