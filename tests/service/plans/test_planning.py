@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from tunebook.cache.boards.board_reports import ClassDefaults
+from tunebook.cache.boards.drift import FEWEST_RUNS
 from tunebook.cache.errors import BudgetError, TargetError
 from tunebook.cache.keys import WorkloadKey
 from tunebook.cache.queue.fleet import ServedBoard
@@ -64,7 +65,9 @@ def _tuned(store: Store, *, trials: int = 4, seconds: float = 8.0) -> int:
         assert claimed is not None
         wanted = [Candidate("[[], []]", f"{task.id}-{n}") for n in range(trials)]
         for slot in store.store_candidates(claimed.id, claimed.epoch, wanted):
-            measured = Measurement(run_seconds=(1e-3,), board_class="pi5", board_seconds=0.5)
+            measured = Measurement(
+                run_seconds=(1e-3,), board="pi-1", board_class="pi5", board_seconds=0.5
+            )
             store.store_result(claimed.id, claimed.epoch, slot.number, measured)
         store.finish_round(claimed.id, claimed.epoch, seconds)
     return job
@@ -113,6 +116,21 @@ def test_a_model_that_is_exhausted_wants_nothing_more(store: Store) -> None:
     for task in store.task_states(job):
         store.set_exhausted(task.id)
     assert _plan(store, trials_per_job=5000).demand.trials == 0
+
+
+def test_what_a_board_measured_that_had_drifted_is_no_reason_to_call_a_model_tuned(
+    store: Store,
+) -> None:
+    for seconds in [1e-3] * FEWEST_RUNS:
+        store.boards.note_reference("pi5", "pi-1", [seconds], {})
+    _tuned(store)
+    before = _plan(store, trials_per_task=64)
+    for seconds in (2e-3, 2e-3):
+        store.boards.note_reference("pi5", "pi-1", [seconds], {})
+    after = _plan(store, trials_per_task=64)
+    # Nobody knows how fast what was tried is, nor what another hour would win of it.
+    assert (before.demand.trials, after.demand.trials) == (2 * 64 - 8, 2 * 64)
+    assert (len(before.another_hour), len(after.another_hour)) == (1, 0)
 
 
 def test_a_given_rate_stands_in_place_of_the_measured_one(store: Store) -> None:
