@@ -124,6 +124,8 @@ def board(
         log_as_json()
         warn_where_everywhere(listen)
         _warn_where_unreachable(settings)
+        if run_as is None and os.geteuid() == 0:
+            _log.warning("what this board is sent runs as root; give --run-as USER")
         agent = _make_agent(settings, _reports(coordinator, board_class, name), governor, emulated)
         agent.run(stop)
     return ExitCode.OK
