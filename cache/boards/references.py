@@ -10,6 +10,7 @@ from typing import Any
 from sqlalchemy import ColumnElement, and_, delete, func, select
 from sqlalchemy.orm import Session
 
+from tunebook.cache.board_names import board_address
 from tunebook.cache.boards.drift import (
     BASE_RUNS,
     NEWEST_RUNS,
@@ -20,6 +21,8 @@ from tunebook.cache.boards.drift import (
     judge,
 )
 from tunebook.cache.boards.suspects import confirm_restated, mark_suspects
+from tunebook.cache.errors import NotFoundError
+from tunebook.cache.storage.announcements import announce_work
 from tunebook.cache.storage.identities import insert_missing
 from tunebook.cache.storage.moments import database_now
 from tunebook.cache.storage.tables import BoardRow, RecordRow, ReferenceRunRow
@@ -100,19 +103,22 @@ def note_reference(
     elif judgement.within and not judgement.in_quarantine:
         _is_well(session, board)
     changed = (board.quarantine != "") != was_in_quarantine
+    if changed:
+        # Others measure its suspects again, or it has work itself once more.
+        announce_work(session)
     return NotedReference(board.quarantine, changed, suspects)
 
 
-def begin_baseline(session: Session, board_class: str, name: str) -> bool:
+def begin_baseline(session: Session, board_class: str, name: str) -> None:
     """See Boards.begin_baseline."""
     known = select(BoardRow).filter_by(board_class=board_class, name=name).with_for_update()
     board = session.execute(known).scalar_one_or_none()
     if board is None:
-        return False
+        address = board_address(board_class, name)
+        raise NotFoundError(f"there is no board {address}; `tunebook boards` lists them")
     session.execute(delete(ReferenceRunRow).where(_runs_of(board_class, name)))
     board.reference_seconds = board.reference_spread = board.measured_at = None
     _is_well(session, board)
-    return True
 
 
 def quarantine(session: Session, board_class: str, name: str) -> str:

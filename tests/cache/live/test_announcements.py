@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 from cache_samples import propose_all
+from drift_contract import drift, learn, refer
 from lease_contract import LEASE, Clock
 from postgresql_server import PostgresqlServer
 from queue_samples import (
@@ -94,6 +95,10 @@ def enlarge_budget(store: Store) -> None:
     store.queue.submit(request_for(), BudgetLimits(trials=1000))
 
 
+def refer_well(store: Store) -> None:
+    refer(store, 1.0, 1.0)
+
+
 # What is there before, and what makes work.
 MAKES_WORK: dict[str, tuple[Callable[[Store], object], Callable[[Store], object]]] = {
     "a job is submitted": (lambda store: None, submit),
@@ -103,6 +108,8 @@ MAKES_WORK: dict[str, tuple[Callable[[Store], object], Callable[[Store], object]
     "a job is recovered": (lambda store: (submit(store), split(store)), finish_recovery),
     "a round is released": (with_proposals, release_round),
     "a round is finished": (with_proposals, finish_round),
+    "a board drifted": (learn, drift),
+    "a board came back": (lambda store: (learn(store), drift(store)), refer_well),
 }
 
 
