@@ -10,45 +10,20 @@ import logging
 from collections.abc import Sequence
 from typing import Any
 
-from sqlalchemy import Boolean, String, bindparam, select
 from sqlalchemy.orm import Session
 
 from tunebook.cache.keys import ScheduleKey
 from tunebook.cache.likeness import LookupHints
 from tunebook.cache.lookup.miss_finding import MissFinder
+from tunebook.cache.lookup.served_queries import served_rows
 from tunebook.cache.lookup.wanted_keys import batches
 from tunebook.cache.misses import LookupAnswer
 from tunebook.cache.records import Schedule, Source
-from tunebook.cache.storage.identities import KEY_COLUMNS, find_ids
-from tunebook.cache.storage.tables import RecordRow, ScheduleRow, TargetRow, WorkloadRow
+from tunebook.cache.storage.identities import find_ids
 from tunebook.cache.stored.stored_records import fastest_trusted
 from tunebook.cache.untrusted.trusted_traces import is_trusted, refusal
 
 _log = logging.getLogger(__name__)
-
-# Made once: making it takes as long as asking does.
-_SERVED = (
-    select(
-        *KEY_COLUMNS,
-        ScheduleRow.emulated,
-        ScheduleRow.seconds,
-        RecordRow.id,
-        RecordRow.trace,
-        RecordRow.module_hash,
-        RecordRow.source,
-    )
-    .join(ScheduleRow, ScheduleRow.workload_id == WorkloadRow.id)
-    # Not by the index of a target's schedules, of which there may be as many as there are.
-    .join(TargetRow, TargetRow.id == ScheduleRow.target_id + 0)
-    .join(RecordRow, RecordRow.id == ScheduleRow.record_id)
-    .where(
-        WorkloadRow.hash.in_(bindparam("hashes", expanding=True, type_=String)),
-        TargetRow.text == bindparam("target", type_=String),
-        ScheduleRow.emulated.in_(bindparam("kinds", expanding=True, type_=Boolean)),
-        RecordRow.verified,
-        RecordRow.error.is_(None),
-    )
-)
 
 
 def lookup(
@@ -117,8 +92,7 @@ def _served(
     kinds = [False, True] if accept_emulated else [False]
     served: dict[ScheduleKey, Schedule] = {}
     for target, hashes in batches(keys):
-        parameters = {"target": target, "hashes": hashes, "kinds": kinds}
-        for row in session.connection().execute(_SERVED, parameters):
+        for row in served_rows(session, target, hashes, kinds):
             op, buffers, compiler, workload_hash, emulated, *_ = row
             key = wanted.get((op, buffers, target, compiler, workload_hash))
             if key is not None and (not emulated or key not in served):
