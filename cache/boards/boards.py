@@ -105,12 +105,12 @@ class Boards:
             _log.info("a board measures well again", extra=told)
         return noted.quarantine
 
-    def begin_baseline(self, board_class: str, name: str) -> bool:
+    def begin_baseline(self, board_class: str, name: str) -> None:
         """Forgets what a board's reference kernel took, and ends its quarantine: it is another
         board from now on, with a new cooler for example. What is suspect stays so until it is
-        measured again. False for a board that nobody knows."""
+        measured again. Raises NotFoundError for a board that nobody knows."""
         with self._database.writing() as session:
-            return references.begin_baseline(session, board_class, name)
+            references.begin_baseline(session, board_class, name)
 
     def quarantine(self, board_class: str, name: str) -> str:
         """Why a board is in quarantine; empty where it is not."""

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import Annotated
+from urllib.parse import quote
 
 import typer
 from rich.table import Table
 from rich.text import Text
 
-from tunebook.cache.board_names import is_class_name
+from tunebook.cache.board_names import check_board_address, is_class_name
 from tunebook.cache.boards.board_reports import ClassDefaults
 from tunebook.cache.errors import UsageError
 from tunebook.service.board_documents import (
@@ -88,6 +89,34 @@ def set_class(
         print_json(ClassDefaultsDocument(**vars(stored)))
     else:
         print_text(class_line(name, stored))
+
+
+@app.command("new-baseline")
+def new_baseline(
+    address: Annotated[
+        str, typer.Argument(metavar="CLASS/BOARD", help="The board, as rpi4b/rpi4b-1.")
+    ],
+    server: Server = None,
+    db: DatabaseUrl = None,
+) -> None:
+    """Begin a board's baseline anew, and end its quarantine: it is another board from now on.
+
+    For one with a new cooler, governor or supply: what its reference kernel took before is
+    forgotten. A coordinator wants the role admin.
+    """
+    check_board_address(address)
+    board_class, _, name = address.partition("/")
+    asked = chosen_server(db, server)
+    if asked is None:
+        with open_store(db) as store:
+            store.boards.begin_baseline(board_class, name)
+    else:
+        # Only here: `tunebook --help` should not wait for a client of HTTP.
+        from tunebook.cache.remote.client import Client
+
+        with Client(asked) as client:
+            client.request("DELETE", f"/boards/{quote(board_class)}/{quote(name)}/baseline")
+    print_text(f"{address} is judged by what it measures from now on.")
 
 
 def _known(db: str | None, server: str | None) -> BoardClasses:

@@ -26,7 +26,7 @@ from store_contract import StoreFixtures
 
 from tunebook.cache.boards import references
 from tunebook.cache.boards.drift import FEWEST_RUNS
-from tunebook.cache.errors import DatabaseError
+from tunebook.cache.errors import DatabaseError, NotFoundError
 from tunebook.cache.lists.catalogue import RecordFilter
 from tunebook.cache.queue.fleet import ServedBoard
 from tunebook.cache.queue.submissions import JobState
@@ -170,12 +170,13 @@ class QuarantineContract(StoreFixtures):
         learn(store)
         measure(store, conv(), {"a": by(FIRST, 1e-3)})
         drift(store)
-        assert store.boards.begin_baseline(BOARD, FIRST)
+        store.boards.begin_baseline(BOARD, FIRST)
         assert store.boards.quarantined(BOARD) == frozenset()
         assert store.boards.reference_due(BOARD, FIRST, EVERY)
         assert refer(store, *[2.0] * FEWEST_RUNS, 2.0, 2.0) == ""
         assert suspect_names(store) == {"a"}
-        assert not store.boards.begin_baseline(BOARD, "nobody")
+        with pytest.raises(NotFoundError, match="there is no board rpi4/nobody"):
+            store.boards.begin_baseline(BOARD, "nobody")
 
     def test_a_job_waits_while_all_boards_of_its_class_are_in_quarantine(
         self, store: Store

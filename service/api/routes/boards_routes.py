@@ -60,6 +60,18 @@ def report_board(
     return OrdersDocument(**asdict(store.boards.report(board_class, name, report.report())))
 
 
+@router.delete(
+    "/boards/{board_class}/{name}/baseline",
+    summary="Begin a board's baseline anew",
+    status_code=204,
+)
+def begin_baseline(board_class: ClassPath, name: BoardPath, store: StoreOf, token: Admin) -> None:
+    """Forgets what the board's reference kernel took, and ends its quarantine: for a board that is
+    another from now on, such as one with a new cooler. What is suspect stays so until it is
+    measured again."""
+    store.boards.begin_baseline(board_class, name)
+
+
 @router.put("/board-classes/{name}", summary="Set a class's defaults")
 def set_class_defaults(
     name: ClassPath, defaults: DefaultsSubmission, store: StoreOf, token: Admin

@@ -164,8 +164,20 @@ class TestWhoMay:
     def test_defaults_are_for_administrators(
         self, make_client: MakeClient, problem_of: ProblemOf, role: Role
     ) -> None:
-        answer = make_client(role).put("/api/v1/board-classes/rpi4", json=DEFAULTS)
+        client = make_client(role)
+        answer = client.put("/api/v1/board-classes/rpi4", json=DEFAULTS)
         assert problem_of(answer) == "forbidden"
+        assert problem_of(client.delete(f"{PI}/baseline")) == "forbidden"
+
+    def test_an_administrator_begins_a_boards_baseline_anew(
+        self, admin: TestClient, store: Store, problem_of: ProblemOf
+    ) -> None:
+        assert problem_of(admin.delete(f"{PI}/baseline")) == "not-found"
+        for seconds in (*[1e-3] * 5, 2e-3, 2e-3):
+            store.boards.note_reference("rpi4", "pi-1", [seconds], {})
+        assert admin.put(PI, json=REPORT).json()["quarantine"] != ""
+        assert admin.delete(f"{PI}/baseline").status_code == 204
+        assert admin.put(PI, json=REPORT).json()["quarantine"] == ""
 
 
 class TestUntrustedReports:

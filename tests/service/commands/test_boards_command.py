@@ -264,6 +264,44 @@ class TestSettingAClass:
         assert store.boards.all_defaults() == {}
 
 
+class TestBeginningABaseline:
+    @pytest.mark.parametrize("where", ["the database", "a coordinator"])
+    def test_a_board_is_judged_by_what_it_measures_from_now_on(
+        self,
+        store: Store,
+        request: pytest.FixtureRequest,
+        capfd: pytest.CaptureFixture[str],
+        where: str,
+    ) -> None:
+        place = ["--db", store.url]
+        if where == "a coordinator":
+            place = ["--server", request.getfixturevalue("coordinator").url]
+        for seconds in (*[1e-3] * 5, 2e-3, 2e-3):
+            store.boards.note_reference("rpi4b", "pi 1", [seconds], {})
+        assert store.boards.quarantined("rpi4b") == {"pi 1"}
+        assert run(["boards", "new-baseline", "rpi4b/pi 1", *place]) == ExitCode.OK
+        assert "rpi4b/pi 1 is judged by" in capfd.readouterr().out
+        assert store.boards.quarantined("rpi4b") == frozenset()
+
+    @pytest.mark.parametrize(
+        ("address", "code", "said"),
+        [
+            ("rpi4b/nobody", ExitCode.FAILURE, "there is no board rpi4b/nobody"),
+            ("rpi4b", ExitCode.USAGE, "names no board"),
+        ],
+    )
+    def test_a_board_that_nobody_knows_has_none(
+        self,
+        store: Store,
+        capfd: pytest.CaptureFixture[str],
+        address: str,
+        code: ExitCode,
+        said: str,
+    ) -> None:
+        assert run(["boards", "new-baseline", address]) == code
+        assert said in capfd.readouterr().err
+
+
 class TestCompletedTargets:
     def test_a_look_up_is_for_the_target_that_the_class_completes(
         self, store: Store, model: Path, capfd: pytest.CaptureFixture[str]
