@@ -27,7 +27,7 @@ RUN apt-get update \
 RUN groupadd --gid 10001 tunebook \
  && useradd --uid 10001 --gid 10001 --create-home --home-dir /var/lib/tunebook --shell /usr/sbin/nologin tunebook \
  && install --directory --owner=tunebook --group=tunebook /var/lib/tunebook/models \
-      /tokens/prometheus /tokens/worker /backups
+      /var/lib/tunebook/.local /tokens/prometheus /tokens/worker /backups
 COPY --from=environment /opt/tunebook /opt/tunebook
 COPY --chmod=755 deploy/docker/make-token /usr/local/bin/
 ENV PATH=/opt/tunebook/bin:$PATH \

@@ -14,6 +14,26 @@ from pathlib import Path
 
 from deploy_files import DEPLOY
 
+# The modules that come with each extra; `tune` brings those of `board` too.
+_MODULES = {
+    "serve": ("fastapi", "starlette", "uvicorn", "jinja2", "fsspec", "prometheus_client"),
+    "board": ("tvm", "tvm_ffi", "numpy", "psutil", "cloudpickle", "tornado"),
+    "tune": ("xgboost", "onnx", "onnxruntime", "ml_dtypes", "ziglang"),
+    "postgresql": ("psycopg",),
+    "redis": ("redis",),
+}
+# What Python imports before anything else.
+_SITE = """
+import sys
+from importlib.abc import MetaPathFinder
+
+class Missing(MetaPathFinder):
+    def find_spec(self, name, path, target=None):
+        if name.partition(".")[0] in {missing!r}:
+            raise ModuleNotFoundError(f"No module named {{name!r}}", name=name)
+
+sys.meta_path.insert(0, Missing())
+"""
 _COORDINATOR_PORT, _TRACKER_PORT = "8470", "9190"
 _PATIENCE = 60
 
@@ -57,6 +77,15 @@ class RunningFleet:
         }
         return [_replaced(word, places) for word in words]
 
+    def with_only(self, extras: set[str]) -> dict[str, str]:
+        """An environment for a process that has these extras and no others, as in its image."""
+        there = extras | ({"board"} if "tune" in extras else set())
+        missing = {one for extra in _MODULES.keys() - there for one in _MODULES[extra]}
+        folder = self.folder / "-".join(["site", *sorted(extras)])
+        folder.mkdir(exist_ok=True)
+        (folder / "sitecustomize.py").write_text(_SITE.format(missing=missing))
+        return {"PYTHONPATH": str(folder)}
+
     def start(self, name: str, words: Sequence[str], **environment: str) -> None:
         """Starts `tunebook WORDS`, with more in its environment; its log is `NAME.log`."""
         with (self.folder / f"{name}.log").open("wb") as log:
@@ -68,13 +97,17 @@ class RunningFleet:
                 cwd=self.folder,
             )
 
-    def run(self, command: Sequence[str]) -> subprocess.CompletedProcess[str]:
-        """Runs a whole command to its end."""
+    def run(self, command: Sequence[str], **environment: str) -> subprocess.CompletedProcess[str]:
+        """Runs a whole command to its end, with more in its environment."""
         command = self.here(command)
         if command[0] == "tunebook":
             command = [*tunebook(), *command[1:]]
         return subprocess.run(
-            command, env=self.environment, cwd=self.folder, capture_output=True, text=True
+            command,
+            env=self.environment | environment,
+            cwd=self.folder,
+            capture_output=True,
+            text=True,
         )
 
     def log(self, name: str) -> str:

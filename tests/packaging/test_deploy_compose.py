@@ -19,6 +19,9 @@ OPTIONAL = re.findall(r"^# (\w+)=(.+)$", EXAMPLE, re.MULTILINE)
 FILLED = {name: f"value{number}" for number, name in enumerate(REQUIRED)}
 FLEET = compose(FILLED)
 SERVICES: dict[str, dict[str, Any]] = FLEET["services"]
+(CREDENTIALS,) = re.findall(
+    r"credentials_file: (\S+) \}", (DEPLOY / "prometheus" / "prometheus.yml").read_text()
+)
 # What ends, and what goes on until it is stopped.
 ONE_SHOT = {"schema", "prometheus-token", "worker-token"}
 BY_HAND = {"backup", "restore"}
@@ -34,7 +37,10 @@ def test_it_keeps_to_the_published_schema_of_the_specification() -> None:
 def test_compose_itself_reads_it(tmp_path: Path) -> None:
     """Needs no daemon, but Docker's compose plugin."""
     plugin = ["docker", "compose"]
-    if shutil.which("docker") is None or subprocess.run([*plugin, "version"]).returncode != 0:
+    if (
+        shutil.which("docker") is None
+        or subprocess.run([*plugin, "version"], capture_output=True).returncode != 0
+    ):
         pytest.skip("no `docker compose` is installed: only the schema was checked")
     filled = tmp_path / "filled.env"
     filled.write_text("".join(f"{name}={value}\n" for name, value in FILLED.items()))
@@ -126,6 +132,25 @@ def test_volumes_networks_and_files_are_there(name: str) -> None:
     if "build" in service:
         context = (DEPLOY / service["build"]["context"]).resolve()
         assert context / service["build"]["dockerfile"] in DOCKERFILES
+
+
+@pytest.mark.parametrize(
+    ("made_by", "reader", "read_as"),
+    [
+        ("worker-token", "worker", SERVICES["worker"]["environment"]["TUNEBOOK_TOKEN_FILE"]),
+        ("prometheus-token", "prometheus", CREDENTIALS),
+    ],
+)
+def test_a_token_is_read_where_it_is_made(made_by: str, reader: str, read_as: str) -> None:
+    """In one volume, which nobody else has."""
+    written = Path(SERVICES[made_by]["command"][-1])
+    (volume,) = (one.split(":") for one in SERVICES[made_by]["volumes"])
+    (mounted,) = (
+        one.split(":")[1] for one in SERVICES[reader]["volumes"] if one.startswith(f"{volume[0]}:")
+    )
+    assert written.relative_to(volume[1]) == Path(read_as).relative_to(mounted)
+    others = {name for name in SERVICES if volume[0] in str(SERVICES[name].get("volumes"))}
+    assert others == {made_by, reader}
 
 
 @pytest.mark.parametrize("name", [name for name in SERVICES if "build" in SERVICES[name]])

@@ -95,6 +95,12 @@ def environment_of(postgresql: PostgresqlServer, redis_url: str) -> dict[str, st
     return {"TUNEBOOK_DATABASE_URL": postgresql.empty_database(), "TUNEBOOK_REDIS_URL": redis_url}
 
 
+def in_image(fleet: RunningFleet, name: str) -> dict[str, str]:
+    """An environment with what an image has installed, and nothing else."""
+    (extras,) = re.findall(r"\.whl\)\[([\w,]+)\]", " ".join(IMAGES[name].all("RUN")))
+    return fleet.with_only(set(extras.split(",")))
+
+
 def ready(fleet: RunningFleet) -> bool:
     return fleet.get("/readyz")[0] == 200
 
@@ -118,17 +124,19 @@ class TestCompose:
                 service = SERVICES[one]
                 for volume in service.get("volumes", []):
                     Path(fleet.here([volume.partition(":")[2]])[0]).mkdir(parents=True)
-                done = fleet.run([*service.get("entrypoint", ["tunebook"]), *service["command"]])
+                command = [*service.get("entrypoint", ["tunebook"]), *service["command"]]
+                done = fleet.run(command, **in_image(fleet, "coordinator"))
                 assert done.returncode == 0, done.stderr
-            for name in ("coordinator", "tracker"):
-                fleet.start(name, SERVICES[name]["command"])
+            for name, image in (("coordinator", "coordinator"), ("tracker", "worker")):
+                fleet.start(name, SERVICES[name]["command"], **in_image(fleet, image))
             eventually(lambda: ready(fleet), "the coordinator is ready")
             (file,) = fleet.here(["/tokens/worker/token"])
-            fleet.start("worker", SERVICES["worker"]["command"], TUNEBOOK_TOKEN_FILE=file)
+            worker = in_image(fleet, "worker") | {"TUNEBOOK_TOKEN_FILE": file}
+            fleet.start("worker", SERVICES["worker"]["command"], **worker)
             with Store.open(fleet.environment["TUNEBOOK_DATABASE_URL"]) as store:
                 token = store.tokens.create("board-1", Role.BOARD, f"{BOARDS}/board-1").secret
             board = ["board", *BOARD, "--coordinator", "http://coordinator:8470"]
-            fleet.start("board", board, TUNEBOOK_TOKEN=token)
+            fleet.start("board", board, TUNEBOOK_TOKEN=token, **in_image(fleet, "board"))
             eventually(lambda: '"ready"' in fleet.log("worker"), "the worker is ready")
             yield fleet
         finally:
@@ -140,6 +148,15 @@ class TestCompose:
     def token(cls, fleet: RunningFleet) -> str:
         """The one that was made for Prometheus."""
         return Path(fleet.here(["/tokens/prometheus/token"])[0]).read_text().strip()
+
+    @pytest.mark.parametrize(
+        ("image", "lacks"), [("coordinator", "tvm"), ("worker", "fastapi"), ("board", "xgboost")]
+    )
+    def test_each_ran_with_no_more_than_its_image_has(
+        self, fleet: RunningFleet, image: str, lacks: str
+    ) -> None:
+        done = fleet.run(["python", "-c", f"import {lacks}"], **in_image(fleet, image))
+        assert f"No module named '{lacks}'" in done.stderr
 
     def test_each_part_is_healthy_by_its_own_check(self, fleet: RunningFleet) -> None:
         checks = [
@@ -230,11 +247,12 @@ class TestCompose:
         url = fleet.environment["TUNEBOOK_DATABASE_URL"]
         with Store.open(url) as store:
             key = serve(store, conv())
-        done = fleet.run(["tunebook", *SERVICES["backup"]["command"]])
+        of_image = in_image(fleet, "coordinator")
+        done = fleet.run(["tunebook", *SERVICES["backup"]["command"]], **of_image)
         assert done.returncode == 0, done.stderr
         elsewhere = postgresql_server.empty_database()
         words = [*SERVICES["restore"]["command"], "--db", elsewhere]
-        done = fleet.run(["tunebook", *words])
+        done = fleet.run(["tunebook", *words], **of_image)
         assert done.returncode == 0, done.stderr
         with Store.open(elsewhere) as store:
             assert list(store.lookup([key]).hits) == [key]

@@ -8,11 +8,14 @@ import pytest
 from cache_samples import A76, BOARD, COMPILER, conv, failure, measure, success
 from fastapi.testclient import TestClient
 from prometheus_client.parser import text_string_to_metric_families
+from queue_samples import submit
 
 from tunebook.cache.access.tokens import Role
 from tunebook.cache.errors import DatabaseError
+from tunebook.cache.queue.fleet import ServedBoard, ServedFleet
 from tunebook.cache.statistics.activity import Activity, TrialClass
 from tunebook.cache.store import Store
+from tunebook.service.api.fleet_metrics import FleetMetrics
 from tunebook.service.api.metrics import Metrics
 
 KNOWN, UNKNOWN = conv(56).key, conv(28).key
@@ -135,3 +138,44 @@ def test_metrics_are_told_while_the_database_does_not_answer() -> None:
     metrics = Metrics(look)
     metrics.count_lookups("t", "p", "hit", 1)
     assert rendered(metrics, "tunebook_lookups_total") == {("hit", "p", "t"): 1}
+
+
+def told_of_fleet(collector: FleetMetrics) -> dict[str, dict[tuple[str, ...], float]]:
+    return {
+        sample.name: {tuple(one.labels.values()): one.value for one in family.samples}
+        for family in collector.collect()
+        for sample in family.samples
+    }
+
+
+def test_workers_and_the_boards_that_they_have_are_told(
+    make_client: MakeClient, store: Store
+) -> None:
+    client = make_client(Role.READ)
+    store.fleet.announce("worker", [ServedBoard("rpi5", "board-1", emulated=False, cores=4)])
+    submit(store)
+    text = client.get("/metrics").text
+    assert samples(text, "tunebook_workers") == {(): 1}
+    assert samples(text, "tunebook_boards") == {("rpi5",): 1, (BOARD,): 0}
+
+
+def test_what_is_known_of_workers_stays_while_the_database_does_not_answer() -> None:
+    answers = iter([ServedFleet(2, {"rpi4": 3})])
+
+    def read() -> ServedFleet:
+        try:
+            return next(answers)
+        except StopIteration:
+            raise DatabaseError("it is away") from None
+
+    collector = FleetMetrics(read)
+    expected = {"tunebook_workers": {(): 2}, "tunebook_boards": {("rpi4",): 3}}
+    assert told_of_fleet(collector) == expected
+    assert told_of_fleet(collector) == expected
+
+
+def test_classes_that_jobs_name_make_no_endless_labels() -> None:
+    collector = FleetMetrics(lambda: ServedFleet(0, {f"class-{one}": 1 for one in range(1000)}))
+    boards = told_of_fleet(collector)["tunebook_boards"]
+    assert len(boards) < 300
+    assert sum(boards.values()) == 1000
