@@ -62,6 +62,15 @@ def worker(
             "workers.",
         ),
     ] = 8,
+    reference_every: Annotated[
+        str,
+        typer.Option(
+            "--reference-every",
+            metavar="TIME",
+            help="How old a board's last reference measurement may be: 90s, 15m. One in quarantine "
+            "is looked at three times as often.",
+        ),
+    ] = "15m",
     import_time: Annotated[
         str, typer.Option("--import-time", help="How long opening one model may take: 90s, 10m.")
     ] = "5m",
@@ -84,11 +93,13 @@ def worker(
 ) -> int:
     """Serve submitted jobs until stopped: split their models, recover, search and measure."""
     timeout, seconds = parse_duration(board_timeout), parse_duration(import_time)
+    reference_seconds = parse_duration(reference_every)
 
     # Only here: `tunebook --help` should not wait for TVM.
     from tunebook.service.logs import log_as_json
     from tunebook.workers.boards.board_classes import board_classes
     from tunebook.workers.fleet.fleet_worker import FleetSettings, run_fleet_worker
+    from tunebook.workers.fleet.reference_checks import ReferenceTimes
     from tunebook.workers.fleet.untrusted_models import SplitLimits
     from tunebook.workers.rounds.workbench import WorkerSettings
 
@@ -96,6 +107,7 @@ def worker(
     settings = FleetSettings(
         WorkerSettings.for_this_machine(board_timeout=timeout, seed=seed, most_boards=most_boards),
         SplitLimits(memory=_memory(import_memory), seconds=seconds),
+        ReferenceTimes.every_seconds(reference_seconds),
     )
     with open_store(db) as store, stop_when_told(until_input_ends=until_input_ends) as stop:
         source = _model_source(models)
