@@ -93,10 +93,9 @@ def _served(
     served: dict[ScheduleKey, Schedule] = {}
     for target, hashes in batches(keys):
         for row in served_rows(session, target, hashes, kinds):
-            op, buffers, compiler, workload_hash, emulated, *_ = row
-            key = wanted.get((op, buffers, target, compiler, workload_hash))
-            if key is not None and (not emulated or key not in served):
-                served[key] = _schedule(key, row, emulated=emulated)
+            key = wanted.get((row.op, row.buffers, target, row.compiler, row.hash))
+            if key is not None and (not row.emulated or key not in served):
+                served[key] = _schedule(key, row, emulated=row.emulated)
     return served
 
 

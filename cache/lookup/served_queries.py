@@ -7,6 +7,7 @@ from typing import Any
 
 from sqlalchemy import (
     Boolean,
+    ColumnElement,
     Row,
     Select,
     String,
@@ -40,8 +41,9 @@ def served_rows(
 
 
 def _in_file() -> Select[Any]:
+    served: list[Any] = [ScheduleRow.emulated, ScheduleRow.seconds]
     return (
-        select(*KEY_COLUMNS, ScheduleRow.emulated, ScheduleRow.seconds, *_RECORD_COLUMNS)
+        select(*KEY_COLUMNS, *served, *_RECORD_COLUMNS)
         .join(ScheduleRow, ScheduleRow.workload_id == WorkloadRow.id)
         # Not by the index of a target's schedules, of which there may be as many as there are.
         .join(TargetRow, TargetRow.id == ScheduleRow.target_id + 0)
@@ -61,7 +63,7 @@ def _on_server() -> Select[Any]:
     after the other, each step can only go by its index: what has an OFFSET is planned by itself."""
     hashes = func.unnest(bindparam("hashes", type_=ARRAY(String)))
     wanted = hashes.table_valued("hash").render_derived(name="wanted")
-    nothing_left_out = literal_column("0")
+    nothing_left_out: ColumnElement[int] = literal_column("0")
     workload = (
         select(WorkloadRow.id.label("workload_id"), *KEY_COLUMNS)
         .where(WorkloadRow.hash == wanted.c.hash)
