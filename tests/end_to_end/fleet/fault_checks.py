@@ -17,8 +17,9 @@ TRIALS = 20
 
 @dataclass(frozen=True)
 class FaultLine:
-    """A line of the table of faults: seconds from the fault until the job's next trial was stored
-    and until all boards were free after the job, and the look-ups from the fault until its end."""
+    """A line of the table of faults: seconds from the fault until the next trial was stored of what
+    was worked on then (of the rounds that a worker held, where it was one), and from the job's end
+    until all boards were free; and the look-ups from the fault until then."""
 
     fault: str
     trials: int
@@ -44,15 +45,19 @@ class WatchedJob:
         self._fault = fault
         self.id = fleet.submit(model, TRIALS, fault)
 
-    def struck(self) -> None:
-        """The fault is made right after this."""
-        self._before = self._fleet.database.measured(self.id)
+    def struck(self, worker: str | None = None) -> None:
+        """The fault is made right after this; it happens to this worker, if to any."""
+        database = self._fleet.database
+        held = database.held_rounds(self.id)
+        self._rounds = [one.id for one in held if worker in (None, one.worker)]
+        self._filled = database.filled(self._rounds)
+        self._before = database.measured(self.id)
         self._asked = self._fleet.asked()
         self._at = time.monotonic()
 
     def recovered(self) -> None:
-        """Returns once another trial of the job was stored."""
-        self._fleet.until(self._has_more, "the job goes on")
+        """Returns once another trial was stored of what was worked on."""
+        self._fleet.until(self._goes_on, "what was worked on goes on")
         self._recovered_after = time.monotonic() - self._at
 
     def check(self) -> FaultLine:
@@ -82,9 +87,12 @@ class WatchedJob:
         # A board runs one trial at a time.
         assert database.repeats(self.id) <= len(BOARDS), "only what was in flight was repeated"
 
-    def _has_more(self) -> bool:
+    def _goes_on(self) -> bool:
+        database = self._fleet.database
         try:
-            return len(self._fleet.database.measured(self.id)) > len(self._before)
+            if not self._rounds:
+                return len(database.measured(self.id)) > len(self._before)
+            return database.filled(self._rounds) > self._filled
         except SQLAlchemyError:
             return False
 

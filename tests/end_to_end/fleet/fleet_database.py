@@ -29,6 +29,7 @@ _REPEATS = """
     SELECT count(*) FROM repeats JOIN rounds ON rounds.id = repeats.round_id
     WHERE rounds.job_id = :job
 """
+_FILLED = "SELECT count(record_id) FROM slots WHERE round_id = ANY(:rounds)"
 _REPEATS_OF = "SELECT count(*) FROM repeats WHERE record_id = ANY(:records)"
 _SLOTS_OF_ONE_MODULE = """
     SELECT count(*) FROM (
@@ -114,6 +115,10 @@ class FleetDatabase:
 
     def slots(self, job: int) -> SlotsNow:
         return SlotsNow(*self._rows(_SLOTS, job=job)[0])
+
+    def filled(self, rounds: list[int]) -> int:
+        """Trials of these rounds that have their result."""
+        return self._number(_FILLED, rounds=rounds)
 
     def repeats(self, job: int) -> int:
         """Results of a job's trials beyond the first of each."""

@@ -4,6 +4,9 @@ For every fault: the job ends as it should; each committed trial is stored once 
 at most what was in flight is measured again; the budget is exact; no board is left busy; nothing
 unverified is served; and no look-up fails that the client's own retries do not mend. The figures
 are printed as a table at the end of the session.
+
+All of it runs on one machine, where a process that was killed is seen to be gone at once. Elsewhere
+its lease has to die first, as that of the worker which is paused.
 """
 
 from __future__ import annotations
@@ -18,7 +21,7 @@ import pytest
 from fault_checks import TRIALS, WatchedJob
 from fleet_database import HeldRound
 from fleet_parts import Part, end_tree
-from running_fleet import REPLICAS, Fleet
+from running_fleet import REPLICAS, WORKERS, Fleet
 
 from tunebook.workers.boards.tracker import RegisteredBoard
 
@@ -141,7 +144,7 @@ def test_nothing_is_lost_when_it_is_killed(
 ) -> None:
     job = WatchedJob(fleet, small_model, fault.name)
     struck = fleet.until(lambda: fault.catch(fleet, job.id), f"the moment for: {fault.name}")
-    job.struck()
+    job.struck(struck.name if isinstance(struck, Part) and struck.name in WORKERS else None)
     fault.strike(fleet, struck)
     fault.mend(fleet, struck)
     job.recovered()
@@ -156,7 +159,7 @@ def test_a_worker_that_stood_still_for_a_minute_has_lost_its_rounds_and_breaks_n
     catch = holder(lambda held: held.is_measured)
     job = WatchedJob(fleet, small_model, "a worker paused for a minute")
     worker = fleet.until(lambda: catch(fleet, job.id), "a worker measures")
-    job.struck()
+    job.struck(worker.name)
     paused = time.monotonic()
     worker.pause()
     job.recovered()
