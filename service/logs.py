@@ -37,8 +37,10 @@ def log_as_json(level: int = logging.INFO) -> None:
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonFormatter())
     logging.basicConfig(level=level, handlers=[handler], force=True)
-    # What it tells of each start and stop says nothing that our own lines do not.
-    logging.getLogger("uvicorn").setLevel(logging.WARNING)
+    # What these tell of each start and stop, and of each request that a board's agent makes, says
+    # nothing that our own lines do not.
+    for name in ("uvicorn", "httpx"):
+        logging.getLogger(name).setLevel(logging.WARNING)
 
 
 def _shown(value: object) -> object:
