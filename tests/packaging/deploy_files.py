@@ -52,7 +52,9 @@ def _filled(node: Any, variables: Mapping[str, str]) -> Any:
         return {name: _filled(value, variables) for name, value in node.items()}
     if isinstance(node, list):
         return [_filled(value, variables) for value in node]
-    return interpolated(node, variables) if isinstance(node, str) else node
+    if not isinstance(node, str):
+        return node
+    return interpolated(node, variables).replace("$$", "$")
 
 
 @dataclass(frozen=True)

@@ -73,6 +73,13 @@ def test_no_secret_has_a_value_of_its_own() -> None:
 
 
 @pytest.mark.parametrize("name", SERVICES)
+def test_no_command_line_shows_a_password(name: str) -> None:
+    words = [*SERVICES[name].get("entrypoint", []), *SERVICES[name].get("command", [])]
+    secrets = [FILLED[one] for one in REQUIRED if one.endswith("PASSWORD")]
+    assert not any(secret in word for word in words for secret in secrets)
+
+
+@pytest.mark.parametrize("name", SERVICES)
 def test_ports_are_published_on_loopback_unless_told_otherwise(name: str) -> None:
     for port in SERVICES[name].get("ports", []):
         assert port.startswith("127.0.0.1:")

@@ -18,7 +18,6 @@ import pytest
 from cache_samples import conv, serve
 from deploy_files import DEPLOY, DOCKERFILES, UNITS, Dockerfile, commands_of, compose
 from postgresql_server import PostgresqlServer
-from redis_server import redis_binary, running_redis
 from running_fleet import RunningFleet, free_port, tunebook
 
 from tunebook.cache.access.tokens import Role
@@ -85,10 +84,19 @@ def test_every_option_of_every_command_is_one(
 
 @pytest.fixture(scope="module")
 def redis_url() -> Iterator[str]:
-    if redis_binary() is None:
-        pytest.skip("no Redis is installed (no redis-server or valkey-server in PATH)")
-    with running_redis(password="b") as server:
-        yield server.url
+    """Redis as compose.yaml starts it, but for its port."""
+    if shutil.which("redis-server") is None:
+        pytest.skip("no Redis is installed (no redis-server in PATH)")
+    service, port = SERVICES["redis"], free_port()
+    command = [
+        word.replace('save ""', f'port {port}\nbind 127.0.0.1\nsave ""')
+        for word in service["command"]
+    ]
+    environment = {**os.environ, **service["environment"]}
+    server = subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL)
+    yield f"redis://:{service['environment']['REDISCLI_AUTH']}@127.0.0.1:{port}/0"
+    server.terminate()
+    assert server.wait(timeout=60) == 0
 
 
 def environment_of(postgresql: PostgresqlServer, redis_url: str) -> dict[str, str]:
