@@ -35,6 +35,10 @@ class BoardUpkeep:
         )
         self._suspects = SuspectChecks(context, benches)
 
+    def end_at_once(self) -> None:
+        """Ends what is measured now; the worker's stop is set before."""
+        self._looks.end_at_once()
+
     @property
     def usable(self) -> list[str]:
         """The classes of which a board is there that is not in quarantine."""

@@ -95,6 +95,7 @@ class Lane:
     def end_at_once(self) -> None:
         """Ends what is measured now; the worker's stop is set before."""
         self._benches.end_at_once()
+        self._upkeep.end_at_once()
 
     def leave(self, until: float) -> bool:
         """Waits for its loops to end, until a moment of the monotonic clock at most, and lets go of

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from tunebook.cache.boards.board_reports import quarantine_class
-from tunebook.cache.errors import BoardError
+from tunebook.cache.errors import DatabaseError, TunebookError
 from tunebook.cache.store import Store
 from tunebook.tuner.trials.board_tracker import boards_there
 from tunebook.tuner.trials.measuring import Measurer
@@ -52,6 +52,13 @@ class ReferenceLooks:
         self._monotonic = monotonic
         self._looking = threading.Lock()
         self._next: dict[str, float] = {}
+        self._measurer: Measurer | None = None
+
+    def end_at_once(self) -> None:
+        """Ends what is measured now; the worker's stop is set before."""
+        measurer = self._measurer
+        if measurer is not None:
+            measurer.close()
 
     def any_usable(self, board_class: BoardClass) -> bool:
         """Whether a board of a class is there that is not in quarantine. Raises DatabaseError."""
@@ -69,10 +76,13 @@ class ReferenceLooks:
                 return False
             self._next[board_class.name] = now + self._look_seconds
             return self._look(board_class, idle=idle)
-        except BoardError as error:
+        except DatabaseError:
+            raise
+        except TunebookError as error:  # no board, or the worker is leaving
             _log.info("no board is looked at: %s", error, extra={"board_class": board_class.name})
             return False
         finally:
+            self._measurer = None
             self._looking.release()
 
     def _look(self, board_class: BoardClass, *, idle: bool) -> bool:
@@ -125,6 +135,7 @@ class ReferenceLooks:
                 check=look_after,
             ) as measurer,
         ):
+            self._measurer = measurer
             for _ in range(free):
                 if not (quiet and due) or self._stop.is_set():
                     return

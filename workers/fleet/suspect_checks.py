@@ -9,7 +9,7 @@ import threading
 from collections.abc import Sequence
 from concurrent.futures import wait
 
-from tunebook.cache.errors import BoardError
+from tunebook.cache.errors import BoardError, DatabaseError
 from tunebook.cache.keys import ScheduleKey
 from tunebook.cache.records import ErrorClass, Record
 from tunebook.cache.targets import Target
@@ -58,18 +58,23 @@ class SuspectChecks:
             now = self._context.monotonic()
             if now < self._next.get(board_class.name, now):
                 return False
-            for text in self._context.store.boards.suspect_targets(
-                board_class.name, compiler_text()
-            ):
-                target = resolve_target(text)
-                records = self._some(board_class, text)
-                if records and board_class.why_not(target) is None:
-                    self._measure(board_class, target, records)
-                    return True
-            self._next[board_class.name] = now + _LOOK_SECONDS
-            return False
+            found = self._find(board_class)
+            if found is None:
+                self._next[board_class.name] = now + _LOOK_SECONDS
+                return False
+            self._measure(board_class, *found)
+            return True
         finally:
             self._working.release()
+
+    def _find(self, board_class: BoardClass) -> tuple[Target, list[Record]] | None:
+        """A target that the class's boards run, and some of its suspect records."""
+        boards = self._context.store.boards
+        for text in boards.suspect_targets(board_class.name, compiler_text()):
+            target = resolve_target(text)
+            if board_class.why_not(target) is None and (records := self._some(board_class, text)):
+                return target, records
+        return None
 
     def _some(self, board_class: BoardClass, target: str) -> list[Record]:
         most = _DRAWN_FROM + len(self._left_out)
@@ -85,6 +90,12 @@ class SuspectChecks:
         except BoardError:
             board_class.is_lost()
             raise
+        except DatabaseError:
+            raise
+        except Exception:  # TVM raises whatever it likes, and jobs are to go on
+            if not self._context.stop.is_set():
+                _log.exception("suspect records are left to other workers")
+                self._left_out.update(record.id for record in records)
 
     def _measure_on(self, one: OpenWorkbench, records: Sequence[Record]) -> None:
         bench, builds = one.bench, dict[Build, Record]()
