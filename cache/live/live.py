@@ -28,7 +28,8 @@ class Live:
     on within the process, and `is_up` is false: whoever waits looks into the database more often.
     """
 
-    def __init__(self, url: str | None, place: str, secret: bytes) -> None:
+    def __init__(self, url: str | None, place: str = "", secret: bytes = b"") -> None:
+        """See `open`, but for the beginning: `start` does that."""
         self.counts = LiveCounts()
         self._origin = uuid.uuid4().hex[:16]
         self._lock = threading.Lock()
@@ -54,10 +55,14 @@ class Live:
         that replicas share (empty: they share none). Raises UsageError for a URL that is none, and
         where the driver is not installed."""
         live = cls(url, place, secret)
-        if live._link is not None and live._sender is not None:
-            live._link.start()
-            live._sender.start()
+        live.start()
         return live
+
+    def start(self) -> None:
+        """Begins to reach for Redis, where one is given; once."""
+        if self._link is not None and self._sender is not None:
+            self._link.start()
+            self._sender.start()
 
     def close(self) -> None:
         """Tells what is left to tell, and ends, within seconds also where Redis hangs."""

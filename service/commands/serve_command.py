@@ -95,7 +95,6 @@ def serve(
     # Only here: no other command should wait for a web server's modules, or need them.
     from tunebook.service.api.server import Listening
     from tunebook.service.api.settings import LOOPBACK_NAMES, Settings
-    from tunebook.service.logs import log_as_json
 
     listening = Listening(
         host, port, tls_cert, tls_key, behind_proxy, tuple(proxy or LOOPBACK_NAMES[1:])
@@ -110,9 +109,7 @@ def serve(
     )
     with open_store(db) as store:
         children = _workers(workers, db, redis, models, boards or [], tracker)
-        # Before there is anything to be told.
-        log_as_json()
-        with Live.open(redis, store.place(), _seal(store, redis)) as live:
+        with Live(redis, store.place(), _seal(store, redis)) as live:
             _run(listening, settings, store, live, children, _token_command(db))
     return ExitCode.OK
 
@@ -129,6 +126,7 @@ def _run(
     from tunebook.service.api.guards.local_token import leave_local_token
     from tunebook.service.api.server import make_server
     from tunebook.service.app import create_app
+    from tunebook.service.logs import log_as_json
 
     bound = listening.bind()
     port = bound.getsockname()[1]
@@ -140,6 +138,8 @@ def _run(
 
     with closing(bound):
         app = create_app(settings, store, workers=workers, live=live)
+        log_as_json()
+        live.start()
         server = make_server(app, listening, app.state.stopping, tell_started)
         # The web server hands on a signal after it has followed it.
         with suppress(KeyboardInterrupt):
