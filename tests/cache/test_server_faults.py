@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from typing import Any
 from urllib.parse import quote
 
@@ -123,6 +124,23 @@ def test_a_lock_that_nobody_lets_go_of_is_given_up(postgresql_url: str) -> None:
         store.finish_job(job, "done")
         assert not store.job_is_open(job)
     engine.dispose()
+
+
+def test_who_stands_still_within_a_transaction_loses_its_locks_and_writes_nothing(
+    postgresql_url: str,
+) -> None:
+    paused = "-c idle_in_transaction_session_timeout=100ms"
+    with (
+        Store.open(postgresql_url) as store,
+        closing(Database.open(with_options(postgresql_url, paused))) as standing_still,
+    ):
+        job = start_job(store)
+        with pytest.raises(DatabaseError, match="closed the connection"):  # noqa: SIM117
+            with standing_still.writing() as session:
+                session.execute(text("UPDATE jobs SET reason = 'late'"))
+                store.finish_job(job, "done", "in time")
+        with standing_still.reading() as session:
+            assert session.execute(text("SELECT reason FROM jobs")).scalar_one() == "in time"
 
 
 def test_a_statement_that_does_not_end_is_given_up(postgresql_url: str) -> None:
