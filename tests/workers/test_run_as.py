@@ -106,16 +106,13 @@ def _there(board) -> bool:
     return True
 
 
-def test_its_files_are_gone_afterwards(in_use) -> None:
-    with (
-        running_tracker() as tracker,
-        BoardSupervisor(host_server(1), tracker, "pi", run_as=USER),
-    ):
-        session = in_use(BoardAddress(tracker.host, tracker.port, "pi")).session()
-        folder = Path(session.get_function("tvm.rpc.server.workpath")("kernel.so")).parent
-        assert folder.owner() == USER
-        session.get_function("CloseRPCConnection")()
-    assert not folder.parent.parent.exists()
+def test_its_files_are_its_own_and_gone_afterwards(other_user, eventually) -> None:
+    session = other_user.session()
+    folder = Path(session.get_function("tvm.rpc.server.workpath")("kernel.so")).parent
+    assert folder.owner() == folder.parent.owner() == USER
+    assert folder.parent.parent.owner() != USER, "it cannot put a log of its own in ours' place"
+    session.get_function("CloseRPCConnection")()
+    eventually(lambda: not folder.exists(), "the session's files are gone")
 
 
 @pytest.mark.parametrize("user", ["root", "no-such-user", "0:0", "1000:0"])
