@@ -92,7 +92,9 @@ class WatchedJob:
         try:
             if not self._rounds:
                 return len(database.measured(self.id)) > len(self._before)
-            return database.filled(self._rounds) > self._filled
+            # All may have been measured by then, and what is left is to verify the best.
+            is_over = database.still_open(self._rounds) == 0
+            return is_over or database.filled(self._rounds) > self._filled
         except SQLAlchemyError:
             return False
 

@@ -30,6 +30,7 @@ _REPEATS = """
     WHERE rounds.job_id = :job
 """
 _FILLED = "SELECT count(record_id) FROM slots WHERE round_id = ANY(:rounds)"
+_OPEN = "SELECT count(*) FROM rounds WHERE id = ANY(:rounds) AND state = 'open'"
 _REPEATS_OF = "SELECT count(*) FROM repeats WHERE record_id = ANY(:records)"
 _SLOTS_OF_ONE_MODULE = """
     SELECT count(*) FROM (
@@ -119,6 +120,9 @@ class FleetDatabase:
     def filled(self, rounds: list[int]) -> int:
         """Trials of these rounds that have their result."""
         return self._number(_FILLED, rounds=rounds)
+
+    def still_open(self, rounds: list[int]) -> int:
+        return self._number(_OPEN, rounds=rounds)
 
     def repeats(self, job: int) -> int:
         """Results of a job's trials beyond the first of each."""
