@@ -49,13 +49,15 @@ class RunningFleet:
     """What was started of a fleet, in a folder of its own. `here` turns what is said of hosts,
     ports and folders there into what is so here."""
 
-    def __init__(self, folder: Path, environment: Mapping[str, str]) -> None:
+    def __init__(self, folder: Path, database_url: str, redis_url: str) -> None:
         self.folder = folder
+        self.database_url = database_url
         self.port, self.tracker_port = str(free_port()), str(free_port())
         kept = {name: value for name, value in os.environ.items() if "TUNEBOOK" not in name}
         self.environment = {
             **kept,
-            **environment,
+            "TUNEBOOK_DATABASE_URL": database_url,
+            "TUNEBOOK_REDIS_URL": redis_url,
             "HOME": str(folder),
             "XDG_DATA_HOME": str(folder / "data"),
             "PATH": f"{DEPLOY / 'docker'}:{Path(sys.executable).parent}:{os.environ['PATH']}",
@@ -128,6 +130,10 @@ class RunningFleet:
             for name, process in self._processes.items():
                 assert process.poll() is None, self.log(name)
             return 0, ""
+
+    def is_ready(self) -> bool:
+        """Whether the coordinator says so."""
+        return self.get("/readyz")[0] == 200
 
     def stop(self) -> dict[str, int]:
         """Stops everything as a service manager does; gives the exit codes by name."""

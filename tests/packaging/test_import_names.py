@@ -23,6 +23,7 @@ def test_a_session_that_loads_a_module_without_the_prefix_fails(
     tests = tmp_path / "tests" / "packaging"
     tests.mkdir(parents=True)
     shutil.copy(CONFTEST, tests.parent)
+    shutil.copytree(CONFTEST.parent / "servers", tests.parent / "servers")
     (tmp_path / "pytest.ini").write_text("[pytest]\naddopts = --import-mode=importlib\n")
     (tmp_path / "cache").mkdir()
     (tmp_path / "cache" / "__init__.py").touch()
