@@ -218,13 +218,12 @@ def test_replicas_let_through_together_what_one_may(start_replica: StartReplica)
     assert sum(one[FROM_REDIS, "allowed"] for one in counts) == BURST + 2
 
 
-@pytest.mark.parametrize("fault", ["killed", "paused"])
-def test_while_redis_is_away_each_replica_counts_for_itself(
-    start_replica: StartReplica, redis_server: RedisServer, fault: str
+def test_while_redis_hangs_each_replica_counts_for_itself(
+    start_replica: StartReplica, redis_server: RedisServer
 ) -> None:
     replicas = start_replica(limits=LIMITS), start_replica(limits=LIMITS)
     assert ask_in_turn(replicas, 4) == [200] * 4
-    redis_server.kill() if fault == "killed" else redis_server.pause()
+    redis_server.pause()
     answers = ask_in_turn(replicas, 4 * BURST)
     # What each has let through before counts.
     assert answers.count(200) == 2 * (BURST - 2)
@@ -273,13 +272,12 @@ def test_an_answer_with_misses_is_shared_with_nobody(
     assert FOUND not in other.live.counts.answers
 
 
-@pytest.mark.parametrize("fault", ["killed", "paused"])
-def test_look_ups_go_on_while_redis_is_away(
-    replicas: tuple[Replica, Replica], redis_server: RedisServer, fault: str
+def test_look_ups_go_on_while_redis_hangs(
+    replicas: tuple[Replica, Replica], redis_server: RedisServer
 ) -> None:
     one, other = replicas
     serve(one.store, workload(8))
-    redis_server.kill() if fault == "killed" else redis_server.pause()
+    redis_server.pause()
     for size in (8, 9, 10):
         for replica in replicas:
             answer = look_up(replica, question(workload(size), on_miss="report"))
