@@ -32,6 +32,9 @@ MOST_SPREAD = 0.5
 # that of a normal distribution.
 _DEVIATIONS = 5.0
 _DEVIATIONS_IN_MAD = 1.4826
+# Longer than anything that a board truly says.
+_LONGEST_WORD = 60
+_MOST_FLAGS = 8
 
 
 @dataclass(frozen=True)
@@ -108,12 +111,18 @@ def _told(state: Mapping[str, object]) -> list[str]:
     if isinstance(kilohertz := state.get("frequency_khz"), (int, float)):
         told.append(f"{kilohertz / 1000:.0f} MHz")
     if governor := state.get("governor"):
-        told.append(f"governor {governor}")
+        told.append(f"governor {_word(governor)}")
     if isinstance(flags := state.get("throttled"), (list, tuple)) and flags:
-        told.append(f"throttled: {', '.join(map(str, flags))}")
+        told.append(f"throttled: {', '.join(map(_word, flags[:_MOST_FLAGS]))}")
     if isinstance(load := state.get("load"), (int, float)):
         told.append(f"load {load:.2g}")
     return told
+
+
+def _word(told: object) -> str:
+    """What a board's own files say, whatever that is, as a part of one line."""
+    shown = "".join(one if one.isprintable() else "?" for one in str(told).strip())
+    return shown[:_LONGEST_WORD]
 
 
 def _milliseconds(seconds: float) -> str:

@@ -193,6 +193,13 @@ def test_a_boards_standing_is_what_the_last_two_equal_measurements_say(
             "its reference kernel took 0.8 ms, twice in a row 20% faster than its own 1 ms (give "
             "or take 5%)",
         ),
+        (
+            2e-3,
+            {"governor": "\x1b[2Jeco\n" + "o" * 100, "throttled": ["x"] * 100, "load": "high"},
+            "its reference kernel took 2 ms, twice in a row 100% slower than its own 1 ms (give "
+            f"or take 5%); the board then: governor ?[2Jeco?{'o' * 52}, throttled: "
+            "x, x, x, x, x, x, x, x",
+        ),
     ],
 )
 def test_a_quarantine_says_how_far_and_how_the_board_was(

@@ -41,8 +41,7 @@ LAB = "lab"
 STEADY, DRIFTING = "steady", "drifting"
 TARGET = str(host_target())
 SERVER = Path(__file__).parent / "board_of_fixed_times.py"
-# At every look.
-ALWAYS = ReferenceTimes(every=0.2, in_quarantine=0.2)
+TIMES = ReferenceTimes(every=3600, in_quarantine=3)
 
 
 class Boards:
@@ -79,10 +78,10 @@ def alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
 
 
-@pytest.fixture
-def boards(tmp_path: Path) -> Iterator[Boards]:
+@pytest.fixture(scope="module")
+def boards(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Boards]:
     with running_tracker() as tracker, ExitStack() as stack:
-        found = Boards(tracker, tmp_path, stack)
+        found = Boards(tracker, tmp_path_factory.mktemp("boards"), stack)
         for board in (STEADY, DRIFTING):
             found.take(board, 1e-3)
             found.start(board)
@@ -98,9 +97,14 @@ def store(tmp_path: Path) -> Iterator[Store]:
 
 
 def learn(store: Store, board: str) -> None:
-    """What boards whose reference takes a millisecond have measured before."""
+    """What a board whose reference takes a millisecond has measured before."""
     for _ in range(FEWEST_RUNS):
         store.boards.note_reference(LAB, board, [1e-3], {})
+
+
+def doubt(store: Store, board: str) -> None:
+    """Once beyond: the board is to be measured again at once."""
+    store.boards.note_reference(LAB, board, [1.5e-3], {})
 
 
 def measure_and_serve(store: Store, board: str, seconds: float) -> int:
@@ -130,7 +134,7 @@ def working(store: Store, boards: Boards, tmp_path: Path) -> Iterator[None]:
     """A worker with nothing to do but to look after its boards."""
     stop = threading.Event()
     work = replace(WorkerSettings.for_this_machine(board_timeout=20), processes=1)
-    settings = FleetSettings(work, references=ALWAYS)
+    settings = FleetSettings(work, references=TIMES)
     classes = board_classes([LAB], str(boards.tracker))
     worker = threading.Thread(
         target=run_fleet_worker,
@@ -146,12 +150,49 @@ def working(store: Store, boards: Boards, tmp_path: Path) -> Iterator[None]:
         assert not worker.is_alive()
 
 
+@contextmanager
+def checking(store: Store) -> Iterator[ReferenceChecks]:
+    builds = SharedBuilds(lambda: open_build_pool(WorkerSettings(processes=1)))
+    try:
+        yield ReferenceChecks(store, builds, TIMES)
+    finally:
+        builds.close()
+
+
+def test_a_session_on_a_board_measures_its_reference_and_refuses_one_that_drifted(
+    store: Store, boards: Boards
+) -> None:
+    learn(store, STEADY)
+    learn(store, DRIFTING)
+    doubt(store, STEADY)
+    doubt(store, DRIFTING)
+    boards.take(DRIFTING, 3e-3)
+    refused: dict[str, str | None] = {}
+    address = BoardAddress(boards.tracker.host, boards.tracker.port, LAB)
+
+    with checking(store) as checks:
+
+        def check(board: OpenedBoard, measurer: Measurer) -> None:
+            refused[board.name] = checks.why_not(board, measurer)
+
+        with Measurer(address, num_cores=1, board_timeout=20, check=check) as measurer:
+            while len(refused) < 2:
+                measurer.hold_board()
+                measurer.give_board_back()
+    assert refused[STEADY] is None
+    reason = refused[DRIFTING]
+    assert reason is not None
+    assert "in quarantine: its reference kernel took 3 ms" in reason
+    assert store.boards.quarantined(LAB) == {DRIFTING}
+
+
 def test_a_board_that_drifts_is_left_out_its_records_are_measured_elsewhere_and_it_comes_back(
     store: Store, boards: Boards, tmp_path: Path, eventually: Callable[..., None]
 ) -> None:
     for board in (STEADY, DRIFTING):
         learn(store, board)
     record = measure_and_serve(store, DRIFTING, seconds=2e-3)
+    doubt(store, DRIFTING)
     boards.take(DRIFTING, 1.5e-3)
 
     def quarantine() -> str:
@@ -171,37 +212,3 @@ def test_a_board_that_drifts_is_left_out_its_records_are_measured_elsewhere_and_
         eventually(lambda: not quarantine(), "the board came back", 120)
     repeats = store.catalogue.record(record).repeats
     assert repeats == 1
-
-
-@contextmanager
-def checking(store: Store) -> Iterator[ReferenceChecks]:
-    builds = SharedBuilds(lambda: open_build_pool(WorkerSettings(processes=1)))
-    try:
-        yield ReferenceChecks(store, builds, ALWAYS)
-    finally:
-        builds.close()
-
-
-def test_a_session_on_a_board_measures_its_reference_and_refuses_one_that_drifted(
-    store: Store, boards: Boards
-) -> None:
-    learn(store, STEADY)
-    learn(store, DRIFTING)
-    boards.take(DRIFTING, 3e-3)
-    refused: dict[str, str | None] = {}
-    address = BoardAddress(boards.tracker.host, boards.tracker.port, LAB)
-
-    with checking(store) as checks:
-
-        def check(board: OpenedBoard, measurer: Measurer) -> None:
-            refused[board.name] = checks.why_not(board, measurer)
-
-        with Measurer(address, num_cores=1, board_timeout=20, check=check) as measurer:
-            while len(refused) < 2:
-                measurer.hold_board()
-                measurer.give_board_back()
-    assert refused[STEADY] is None
-    reason = refused[DRIFTING]
-    assert reason is not None
-    assert "in quarantine: its reference kernel took 3 ms" in reason
-    assert store.boards.quarantined(LAB) == {DRIFTING}

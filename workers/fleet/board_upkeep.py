@@ -50,12 +50,11 @@ class BoardUpkeep:
             self._looks.look(one, idle=False)
 
     def while_idle(self) -> bool:
-        """Looks at all boards that are due, or measures some suspect records again; whether there
+        """Looks at all boards that are due, and measures some suspect records again; whether there
         was anything to do. Raises BoardError when no board can be had."""
-        usable = self.usable
+        found = False
         for one in self._classes:
-            if self._looks.look(one, idle=True):
-                return True
-            if one.name in usable and self._suspects.measure_some(one):
-                return True
-        return False
+            found = self._looks.look(one, idle=True) or found
+            if one.is_there and self._looks.any_usable(one):
+                found = self._suspects.measure_some(one) or found
+        return found

@@ -51,7 +51,7 @@ class ReferenceLooks:
         self._look_seconds = min(_LOOK_SECONDS, checks.times.in_quarantine)
         self._monotonic = monotonic
         self._looking = threading.Lock()
-        self._next: dict[str, float] = {}
+        self._next: dict[tuple[str, bool], float] = {}
         self._measurer: Measurer | None = None
 
     def end_at_once(self) -> None:
@@ -71,10 +71,10 @@ class ReferenceLooks:
         if not self._looking.acquire(blocking=False):
             return False  # another loop of the lane does
         try:
-            now = self._monotonic()
-            if now < self._next.get(board_class.name, now):
+            now, kind = self._monotonic(), (board_class.name, idle)
+            if now < self._next.get(kind, now):
                 return False
-            self._next[board_class.name] = now + self._look_seconds
+            self._next[kind] = now + self._look_seconds
             return self._look(board_class, idle=idle)
         except DatabaseError:
             raise
