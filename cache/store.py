@@ -36,6 +36,7 @@ from tunebook.cache.statistics.activity import ActivityReader
 from tunebook.cache.statistics.lookup_statistics import LookupStatistics
 from tunebook.cache.storage.database import Database
 from tunebook.cache.storage.identities import read_workload
+from tunebook.cache.storage.places import place_of
 from tunebook.cache.storage.revisions import RevisionWatch
 from tunebook.cache.stored import (
     adopted_records,
@@ -150,7 +151,7 @@ class Store:
 
     def place(self) -> str:
         """A short text that tells this database apart from others that share a Redis with it."""
-        return self._database.place()
+        return place_of(self._database)
 
     def shared_secret(self, name: str) -> bytes:
         """A secret of 32 bytes for one use that all who may write to this database share; made when

@@ -7,9 +7,7 @@ lose updates without an error. Faults of the database come out as one-line Datab
 
 from __future__ import annotations
 
-import hashlib
 import os
-import platform
 import re
 import sqlite3
 import time
@@ -35,12 +33,6 @@ from tunebook.cache.storage.server_engine import lift_statement_limit, server_en
 BUSY_TIMEOUT_MS = 30_000
 _WRITES = "tunebook_writes"
 _CHANGES_SCHEMA = "tunebook_changes_schema"
-# Of a PostgreSQL server: the cluster, the database, and a table, which is another after a restore.
-_PLACE = """
-    SELECT system_identifier, (SELECT oid FROM pg_database WHERE datname = current_database()),
-        'revisions'::regclass::oid
-    FROM pg_control_system()
-"""
 
 
 def default_path() -> Path:
@@ -132,18 +124,6 @@ class Database:
 
     def close(self) -> None:
         self._engine.dispose()
-
-    def place(self) -> str:
-        """A short text that is the same for all who open this database, and another for others, and
-        after it was restored into new tables."""
-        if self.is_file:
-            file = Path(self.name).stat()
-            told = f"{_machine()} {file.st_dev} {file.st_ino}"
-        else:
-            with self.reading() as session:
-                found = session.connection().exec_driver_sql(_PLACE).one()
-            told = " ".join(map(str, found))
-        return hashlib.sha256(told.encode()).hexdigest()[:12]
 
     def listen(self, listener: Callable[[str, float], None]) -> None:
         """Tells how long each transaction takes from now on: `read` or `write`, and seconds."""
@@ -238,14 +218,6 @@ def upgrade(text: str | None) -> tuple[str | None, str]:
         return database._create_schema(), HEAD
     finally:
         database.close()
-
-
-def _machine() -> str:
-    """What is the same in all containers of a machine, and on no other."""
-    try:
-        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-    except OSError:
-        return platform.node()
 
 
 def _name(url: URL) -> str:
