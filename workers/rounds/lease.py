@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from types import TracebackType
@@ -14,16 +15,25 @@ from tunebook.workers.rounds.repeating import Repeating
 
 _log = logging.getLogger(__name__)
 _BEAT_SECONDS = 2.0
+# Less than what a lease outlives without a beat.
+_OVERDUE_SECONDS = 3 * _BEAT_SECONDS
 
 
 class Lease:
     """Beats for what was claimed while its `with` block lasts; `lost` tells that another worker has
     it, or that it was ended."""
 
-    def __init__(self, name: str, beat: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        name: str,
+        beat: Callable[[], None],
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
         """`name` says in a log what is held; `beat` raises LeaseLostError once it is not."""
         self._name = name
         self._beat = beat
+        self._monotonic = monotonic
+        self._tried_at = monotonic()
         self._lost = threading.Event()
         self._beats = Repeating("lease", _BEAT_SECONDS, self._keep)
 
@@ -34,7 +44,10 @@ class Lease:
 
     @property
     def lost(self) -> bool:
-        """Whether it is somebody else's by now, or nobody's."""
+        """Whether it is somebody else's by now, or nobody's. Where no beat was tried for a while,
+        as after this process stood still, one is tried first."""
+        if self._monotonic() - self._tried_at > _OVERDUE_SECONDS:
+            self._keep()
         return self._lost.is_set()
 
     def lose(self) -> None:
@@ -54,8 +67,9 @@ class Lease:
         self._beats.stop()
 
     def _keep(self) -> None:
-        if self.lost:
+        if self._lost.is_set():
             return
+        self._tried_at = self._monotonic()
         try:
             self._beat()
         except LeaseLostError:
