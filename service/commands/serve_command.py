@@ -109,7 +109,8 @@ def serve(
     )
     with open_store(db) as store:
         children = _workers(workers, db, redis, models, boards or [], tracker)
-        with Live(redis, store.place(), _seal(store, redis)) as live:
+        live = Live(redis, store.place(), _seal(store)) if redis else Live(None)
+        with live:
             _run(listening, settings, store, live, children, _token_command(db))
     return ExitCode.OK
 
@@ -151,10 +152,8 @@ def _run(
         raise ServerError("the coordinator did not start; its log on stderr says why")
 
 
-def _seal(store: Store, redis: str | None) -> bytes:
+def _seal(store: Store) -> bytes:
     """What answers are sealed with that replicas of the same version share."""
-    if not redis:
-        return b""
     return store.shared_secret("answers") + _version().encode()
 
 

@@ -115,7 +115,7 @@ def worker(
         log_as_json()
         # What a search tells of each of its steps is for those who change it.
         logging.getLogger("tvm").setLevel(logging.WARNING)
-        with Live.open(redis, store.place()) as live:
+        with Live.open(redis, store.place() if redis else "") as live:
             store.follow(live.tell)
             ended = run_fleet_worker(
                 store, source, classes, settings, stop=stop, name=name, bell=live.bell
