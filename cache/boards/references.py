@@ -20,7 +20,7 @@ from tunebook.cache.boards.drift import (
     is_doubtful,
     judge,
 )
-from tunebook.cache.boards.suspects import confirm_restated, mark_suspects
+from tunebook.cache.boards.suspects import forget_restated, mark_suspects
 from tunebook.cache.errors import NotFoundError
 from tunebook.cache.storage.announcements import announce_work
 from tunebook.cache.storage.identities import insert_missing
@@ -157,7 +157,7 @@ def _is_well(session: Session, board: BoardRow) -> None:
     """All that it measured until now is good."""
     board.quarantine, board.quarantined_at = "", None
     board.good_record = session.scalar(select(func.max(RecordRow.id))) or 0
-    confirm_restated(session, board.board_class, board.name)
+    forget_restated(session, board.board_class, board.name)
 
 
 def _baseline(session: Session, board_class: str, name: str) -> Baseline | None:

@@ -6,7 +6,7 @@ doubt, so another of its key is preferred, nothing is learnt from it, and it is 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from typing import Any
 
 from sqlalchemy import ColumnElement, and_, delete, func, or_, select, update
@@ -14,7 +14,7 @@ from sqlalchemy.orm import Session
 
 from tunebook.cache.queue.budgets import charge_board
 from tunebook.cache.records import ErrorClass, Measurement, Record
-from tunebook.cache.storage.identities import CHUNK
+from tunebook.cache.storage.identities import CHUNK, KEY_COLUMNS, workload_key_of
 from tunebook.cache.storage.revisions import SUSPECTS, bump
 from tunebook.cache.storage.tables import (
     RecordRow,
@@ -56,13 +56,13 @@ def mark_suspects(session: Session, board_class: str, name: str, good_record: in
         )
     ).all()
     # Whoever verifies a record locks its workload first.
-    _lock_workloads(session, sorted({row.workload_id for row in found}))
+    _lock_workloads(session, {row.workload_id for row in found})
     ids = sorted(row.id for row in found)
     for some in _chunks(ids):
         session.execute(update(RecordRow).where(RecordRow.id.in_(some)).values(suspect=True))
     for place in _served_among(session, ids):
         choose_served(session, place)
-    _forget_restated(session, board_class, name)
+    forget_restated(session, board_class, name)
     if ids:
         bump(session, SUSPECTS)
     return len(ids)
@@ -74,9 +74,10 @@ def suspects_revision(session: Session) -> int:
     return session.scalar(number) or 0
 
 
-def confirm_restated(session: Session, board_class: str, name: str) -> None:
-    """What a board measured of older records is good like all else until now."""
-    _forget_restated(session, board_class, name)
+def forget_restated(session: Session, board_class: str, name: str) -> None:
+    """Forgets which older records a board has measured: they were judged like all else until now."""
+    of_board = select(RecordRow.id).where(_RESTATED, _measured_by(board_class, name))
+    session.execute(delete(RestatedRecordRow).where(RestatedRecordRow.record_id.in_(of_board)))
 
 
 def suspect_targets(session: Session, board_class: str, compiler: str) -> tuple[str, ...]:
@@ -121,16 +122,16 @@ def suspects_by_class(session: Session) -> dict[str, int]:
 
 def remeasured(session: Session, record_id: int, measurement: Measurement) -> bool:
     """See Boards.remeasured."""
-    round_id = _round_of(session, record_id)
-    if round_id is not None:
-        charge_board(session, round_id.job_id, measurement.board_seconds)
+    measured_in = _round_of(session, record_id)
+    if measured_in is not None:
+        charge_board(session, measured_in.job_id, measurement.board_seconds)
     # In the order in which whoever stores a result locks: the budget, the board, the workload.
     standing = standing_of(session, measurement.board_class, measurement.board)
     record = lock_record(session, record_id)
     session.add(
         RepeatRow(
             record_id=record_id,
-            round_id=None if round_id is None else round_id.id,
+            round_id=None if measured_in is None else measured_in.id,
             **measured_columns(measurement),
         )
     )
@@ -169,14 +170,17 @@ def _round_of(session: Session, record_id: int) -> Any | None:
     ).one_or_none()
 
 
-def _lock_workloads(session: Session, ids: Sequence[int]) -> None:
-    for some in _chunks(ids):
-        session.execute(
-            select(WorkloadRow.id)
-            .where(WorkloadRow.id.in_(some))
-            .order_by(WorkloadRow.id)
-            .with_for_update()
-        ).all()
+def _lock_workloads(session: Session, ids: Set[int]) -> None:
+    """One after the other by their keys, as whoever saves a model takes them."""
+    keys = {
+        workload_key_of(row): row.id
+        for some in _chunks(sorted(ids))
+        for row in session.execute(
+            select(WorkloadRow.id, *KEY_COLUMNS).where(WorkloadRow.id.in_(some))
+        )
+    }
+    for key in sorted(keys):
+        session.execute(select(WorkloadRow.id).where(WorkloadRow.id == keys[key]).with_for_update())
 
 
 def _served_among(session: Session, ids: Sequence[int]) -> list[Any]:
@@ -188,11 +192,6 @@ def _served_among(session: Session, ids: Sequence[int]) -> list[Any]:
         for some in _chunks(ids)
         for place in session.execute(places.where(RecordRow.id.in_(some)))
     ]
-
-
-def _forget_restated(session: Session, board_class: str, name: str) -> None:
-    of_board = select(RecordRow.id).where(_RESTATED, _measured_by(board_class, name))
-    session.execute(delete(RestatedRecordRow).where(RestatedRecordRow.record_id.in_(of_board)))
 
 
 def _measured_by(board_class: str, name: str) -> ColumnElement[bool]:
