@@ -121,6 +121,11 @@ class BoardClasses(BaseModel):
     items: list[BoardClassDocument]
     next: None = Field(default=None, description="Always null: they are few.")
 
+    def defaults_of(self, board_class: str) -> ClassDefaults | None:
+        """What completes the targets of a class; None for one that has no defaults."""
+        found = (one.class_defaults() for one in self.items if one.board_class == board_class)
+        return next(found, None)
+
 
 def board_classes(store: Store) -> BoardClasses:
     """Everything that is known of boards and their classes."""
@@ -145,7 +150,7 @@ def board_classes(store: Store) -> BoardClasses:
 
 
 def _board(board: KnownBoard) -> BoardDocument:
-    state = board.state or _unknown_state(board)
+    state = board.state or BoardState(board.board_class, board.name)
     report = state.report
     return BoardDocument(
         board=board.name,
@@ -163,20 +168,6 @@ def _board(board: KnownBoard) -> BoardDocument:
         quarantine=state.quarantine,
         quarantined_at=state.quarantined_at,
         suspect_records=state.suspect_records,
-    )
-
-
-def _unknown_state(board: KnownBoard) -> BoardState:
-    return BoardState(
-        board.board_class,
-        board.name,
-        report=None,
-        reported_at=None,
-        reference_seconds=None,
-        reference_spread=None,
-        measured_at=None,
-        quarantine="",
-        quarantined_at=None,
     )
 
 

@@ -153,13 +153,13 @@ class BoardState:
 
     board_class: str
     name: str
-    report: BoardReport | None
-    reported_at: datetime | None
-    reference_seconds: float | None
-    reference_spread: float | None
-    measured_at: datetime | None
-    quarantine: str
-    quarantined_at: datetime | None
+    report: BoardReport | None = None
+    reported_at: datetime | None = None
+    reference_seconds: float | None = None
+    reference_spread: float | None = None
+    measured_at: datetime | None = None
+    quarantine: str = ""
+    quarantined_at: datetime | None = None
     suspect_records: int = 0
     silent: bool = False
 

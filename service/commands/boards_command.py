@@ -139,9 +139,7 @@ def _set(
     # Only here: `tunebook --help` should not wait for a client of HTTP.
     from tunebook.cache.remote.client import Client
 
-    found = (one for one in asked_boards(asked).items if one.board_class == name)
-    told = next(found, None)
-    wanted = _changed(name, None if told is None else told.class_defaults(), changes)
+    wanted = _changed(name, asked_boards(asked).defaults_of(name), changes)
     with Client(asked) as client:
         stored = client.read_document(
             ClassDefaultsDocument, "PUT", f"/board-classes/{name}", vars(wanted)

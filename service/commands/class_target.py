@@ -43,9 +43,7 @@ def completed_target(
 
 def _defaults(board_class: str, db: str | None, server: str | None) -> ClassDefaults | None:
     if server is not None:
-        found = (one for one in asked_boards(server).items if one.board_class == board_class)
-        told = next(found, None)
-        return None if told is None else told.class_defaults()
+        return asked_boards(server).defaults_of(board_class)
     if not _is_there(db):
         return None
     with open_store(db, read_only=True) as store:

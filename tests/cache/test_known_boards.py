@@ -15,17 +15,7 @@ NOW = datetime(2026, 11, 30, tzinfo=timezone.utc)
 FREE = BoardReport(registered=True, cores=4)
 BUSY = replace(FREE, serving=True)
 GONE = replace(FREE, registered=False, fault="it crashed")
-UNKNOWN = BoardState(
-    board_class="rpi4",
-    name="b",
-    report=None,
-    reported_at=None,
-    reference_seconds=None,
-    reference_spread=None,
-    measured_at=None,
-    quarantine="",
-    quarantined_at=None,
-)
+UNKNOWN = BoardState("rpi4", "b")
 
 
 def worker(name: str, *boards: ServedBoard) -> WorkerPresence:
