@@ -1,6 +1,6 @@
 """How busy a worker keeps its boards, and stock `tune_relax` the one that it has.
 
-    python tests/benchmarks/fleet.py [--boards 4] [--trials 240] [--scale 1.0] [--model rnet|magika]
+    python tests/benchmarks/fleet.py [--boards 4] [--trials 240] [--seconds 1.0] [--model magika]
     python tests/benchmarks/fleet.py --record FILE
 
 Simulated boards (simulated_board.py) are real board servers at a real tracker, one process each,
@@ -10,10 +10,10 @@ and ends there. The share is what all boards were busy from the first trial to t
 is while there was work left; stock's, on one such board, from its first trial to its last. TVM's
 slow start is removed for it, or it measures nothing.
 
-The seconds stand in tests/data/board-seconds/rnet.json. They were recorded with `--record`: what
-trials of this model take an emulated AArch64 board (QEMU on this machine, one core), as Tunebook
-measures, with nothing beside it: uploading and loading a library, a first run, and repeats until
-the times agree. `--scale` multiplies them, for slower and faster boards.
+What trials take stands in tests/data/board-seconds/rnet.json. It was recorded with `--record`: an
+emulated AArch64 board (QEMU on this machine, one core) measured this model's trials as Tunebook
+measures: a library is uploaded and loaded, its kernel run once and then repeated until the times
+agree. An emulator's speed is no board's; so these seconds are scaled to a mean of `--seconds`.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ import argparse
 import hashlib
 import json
 import os
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -89,10 +90,13 @@ class Boards:
 
 
 @contextmanager
-def simulated_boards(count: int, scale: float, folder: Path) -> Iterator[Boards]:
-    """So many boards that take `scale` times as long as was recorded."""
+def simulated_boards(count: int, seconds: float, folder: Path) -> Iterator[Boards]:
+    """So many boards that take so many seconds for a trial on average, as was recorded but for the
+    speed."""
     recorded = folder / "recorded.json"
-    recorded.write_text(json.dumps({**json.loads(_RECORDED.read_text()), "scale": scale}))
+    document = json.loads(_RECORDED.read_text())
+    mean = statistics.mean(board for trials in document["programs"].values() for _, board in trials)
+    recorded.write_text(json.dumps({**document, "scale": seconds / mean}))
     files = tuple(folder / f"busy-{number}" for number in range(count))
     environment = host_server(1).environment
     with ExitStack() as stack:
@@ -183,11 +187,11 @@ def submit(store: Store, models: ModelFiles, model: RealModel, trials: int) -> i
     return store.queue.submit(request, BudgetLimits(trials=trials)).job_id
 
 
-def measure_ours(model: RealModel, trials: int, count: int, scale: float) -> dict[str, Any]:
+def measure_ours(model: RealModel, trials: int, count: int, seconds: float) -> dict[str, Any]:
     """How busy our worker keeps the boards while work is left."""
     with (
         tempfile.TemporaryDirectory(prefix="tunebook-fleet-") as name,
-        simulated_boards(count, scale, Path(name)) as boards,
+        simulated_boards(count, seconds, Path(name)) as boards,
         Store.open(str(Path(name, "tunebook.db"))) as store,
     ):
         folder = Path(name)
@@ -205,7 +209,7 @@ def measure_ours(model: RealModel, trials: int, count: int, scale: float) -> dic
         "boards": count,
         "busy_share": round(busy_share(intervals, count, first, claims.end), 3),
         "trials": budget.trials_spent,
-        "seconds": round(claims.end - first, 1),
+        "run_seconds": round(claims.end - first, 1),
         "seconds_on_board": mean_seconds(measured),
         "trials_per_second": round(len(measured) / (claims.end - first), 2),
     }
@@ -232,7 +236,7 @@ def _watch_claims(
 # --- stock ---------------------------------------------------------------------------------------
 
 
-def measure_stock(model: RealModel, trials: int, scale: float) -> dict[str, Any]:
+def measure_stock(model: RealModel, trials: int, seconds: float) -> dict[str, Any]:
     """How busy TVM's own tuning keeps one board."""
     load_cpu_intrinsics()
     from tvm.s_tir import meta_schedule as ms
@@ -241,7 +245,7 @@ def measure_stock(model: RealModel, trials: int, scale: float) -> dict[str, Any]
     prepared = prepare(read_model(model.path, model.shapes), target)
     with (
         tempfile.TemporaryDirectory(prefix="tunebook-fleet-") as name,
-        simulated_boards(1, scale, Path(name)) as boards,
+        simulated_boards(1, seconds, Path(name)) as boards,
     ):
         config = ms.runner.RPCConfig(
             tracker_host=boards.tracker.host,
@@ -266,7 +270,7 @@ def measure_stock(model: RealModel, trials: int, scale: float) -> dict[str, Any]
         "boards": 1,
         "busy_share": round(busy_share(intervals, 1, begin, end), 3),
         "trials": len(intervals),
-        "seconds": round(end - begin, 1),
+        "run_seconds": round(end - begin, 1),
         "seconds_on_board": round(
             sum(one.end - one.begin for one in intervals) / len(intervals), 3
         ),
@@ -330,7 +334,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--boards", type=int, default=4)
     parser.add_argument("--trials", type=int, default=240)
-    parser.add_argument("--scale", type=float, default=1.0, help="how much slower boards are")
+    parser.add_argument("--seconds", type=float, default=1.0, help="of a board, a trial on average")
     parser.add_argument("--model", choices=sorted(MODELS), default="rnet")
     parser.add_argument("--only", choices=["ours", "stock"])
     parser.add_argument("--record", type=Path, metavar="FILE")
@@ -348,18 +352,18 @@ def main() -> None:
         tracker = TrackerAddress(host, int(port))
         run_worker(given.database, given.model_files, tracker, given.most_boards)
     elif given.run == "ours":
-        print(json.dumps(measure_ours(model, given.trials, given.boards, given.scale)))
+        print(json.dumps(measure_ours(model, given.trials, given.boards, given.seconds)))
     elif given.run == "stock":
-        print(json.dumps(measure_stock(model, given.trials, given.scale)))
+        print(json.dumps(measure_stock(model, given.trials, given.seconds)))
     else:
         options = [
             *(f"--boards={given.boards}", f"--trials={given.trials}"),
-            *(f"--scale={given.scale}", f"--model={given.model}"),
+            *(f"--seconds={given.seconds}", f"--model={given.model}"),
         ]
         sides = [given.only] if given.only else ["ours", "stock"]
         found = {side: _child(side, options) for side in sides}
         found["cores"] = len(os.sched_getaffinity(0))
-        print("RESULT " + json.dumps({"model": given.model, "scale": given.scale, **found}))
+        print("RESULT " + json.dumps({"model": given.model, "seconds": given.seconds, **found}))
 
 
 if __name__ == "__main__":

@@ -29,8 +29,8 @@ from tunebook.cache.model_files import ModelFiles
 from tunebook.cache.queue.submissions import JobState
 from tunebook.cache.store import Store
 
-# A fiftieth of what an emulated board takes: some milliseconds.
-_SCALE = 0.02
+# Far less than making a trial takes.
+_SECONDS = 0.01
 _EVERY = 200
 _LOOK_SECONDS = 0.2
 _MEBIBYTE = 2**20
@@ -73,7 +73,7 @@ def measure(model: RealModel, trials: int, boards: int) -> dict[str, Any]:
     """The figures of one worker."""
     with (
         tempfile.TemporaryDirectory(prefix="tunebook-memory-") as name,
-        simulated_boards(boards, _SCALE, Path(name)) as simulated,
+        simulated_boards(boards, _SECONDS, Path(name)) as simulated,
         Store.open(str(Path(name, "tunebook.db"))) as store,
     ):
         folder = Path(name)

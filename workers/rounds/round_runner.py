@@ -12,6 +12,7 @@ from tunebook.cache.errors import LeaseLostError
 from tunebook.cache.keys import ScheduleKey
 from tunebook.cache.records import Candidate, ErrorClass, Record
 from tunebook.cache.store import ClaimedRound, Slot, Store
+from tunebook.tuner.freed_memory import give_freed_memory_back
 from tunebook.tuner.trials.measuring import Measurer
 from tunebook.tuner.trials.target_boards import result_of
 from tunebook.tuner.trials.trials import (
@@ -104,6 +105,7 @@ class RoundRunner:
                 self._share_out(rounds, passed())
                 for one in rounds:
                     self._end(one)
+        give_freed_memory_back()
 
     def verify_best(self, key: ScheduleKey, libraries: Mapping[str, BuiltLibrary]) -> None:
         """Compares the fastest unverified records with the unscheduled program until one agrees.
