@@ -21,6 +21,7 @@ from tunebook.service.cli import run
 
 Eventually = Callable[..., None]
 PASSWORD = "s3cr3t"
+WARNING = '"level": "warning"'
 
 
 @contextmanager
@@ -79,21 +80,22 @@ def test_what_is_no_redis_url_ends_the_start_with_one_line(
 
 @pytest.mark.parametrize("redis_is", ["hanging", "refusing"])
 def test_it_starts_answers_and_stops_whatever_is_with_redis(
-    tmp_path: Path, guarded_redis: RedisServer, redis_is: str
+    tmp_path: Path, guarded_redis: RedisServer, eventually: Eventually, redis_is: str
 ) -> None:
     given = guarded_redis.url
     if redis_is == "hanging":
         guarded_redis.pause()
     else:
         given = given.replace(PASSWORD, PASSWORD + "-of-before")
+    log = tmp_path / "log"
     with served(tmp_path, given) as (url, process):
         assert redis_part(url)["degraded"] is True
+        eventually(lambda: WARNING in log.read_text(), "it says so")
         assert httpx.get(f"{url}/healthz").status_code == 200
         process.send_signal(signal.SIGTERM)
         assert process.wait(timeout=60) == ExitCode.OK
-    log = (tmp_path / "log").read_text()
-    assert log.count('"level": "warning"') == 1
-    assert PASSWORD not in log
+    assert log.read_text().count(WARNING) == 1
+    assert PASSWORD not in log.read_text()
 
 
 def test_it_is_there_once_redis_is(
