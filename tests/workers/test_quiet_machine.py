@@ -49,3 +49,27 @@ def test_boards_elsewhere_hold_up_nobody(tmp_path: Path) -> None:
         elsewhere = _Other(tmp_path, "measuring", measures_here=False)
         assert elsewhere.began.wait(LONG_SECONDS)
     assert [path.name for path in tmp_path.iterdir()] == ["this-machine-measures.lock"]
+
+
+def test_what_can_be_measured_at_any_time_waits_for_nobody(tmp_path: Path) -> None:
+    with (
+        QuietMachine(measures_here=True, folder=tmp_path) as machine,
+        QuietMachine(measures_here=True, folder=tmp_path) as other,
+    ):
+        with machine.working(), other.measuring_if_quiet() as quiet:
+            assert not quiet
+        with other.measuring_if_quiet() as quiet:
+            assert quiet
+            builder = _Other(tmp_path, "working")
+            assert not builder.began.wait(0.3)
+        assert builder.began.wait(LONG_SECONDS)
+
+
+def test_boards_elsewhere_are_always_quiet(tmp_path: Path) -> None:
+    with (
+        QuietMachine(measures_here=True, folder=tmp_path) as machine,
+        QuietMachine(measures_here=False, folder=tmp_path) as elsewhere,
+        machine.working(),
+        elsewhere.measuring_if_quiet() as quiet,
+    ):
+        assert quiet
