@@ -14,9 +14,10 @@ from tunebook.cache.errors import BoardError, TunebookError
 from tunebook.cache.records import Measurement
 from tunebook.tuner.trials.board_holder import BoardRefusedError
 from tunebook.tuner.trials.board_seats import Seat, Seats, SeatState
-from tunebook.tuner.trials.board_tracker import BoardsThere, boards_there
+from tunebook.tuner.trials.board_tracker import BoardsThere
 from tunebook.tuner.trials.boards_aside import BoardsAside
 from tunebook.tuner.trials.measuring import BoardCheck, Measurer
+from tunebook.tuner.trials.tracker_look import TrackerLook
 from tunebook.tuner.trials.trial_queue import TrialQueue, TrialSetting, WaitingTrial, is_lost
 from tunebook.tuner.trials.trials import BoardAddress, OpenedBoard
 
@@ -67,9 +68,7 @@ class BoardPool:
         self._seats = Seats(1 if address.shares_host else most_boards)
         self._aside = BoardsAside(monotonic)
         self._closed = False
-        self._looking = threading.Lock()
-        self._looked_at = -_LOOK_SECONDS
-        self._there = BoardsThere((), 0)
+        self._look = TrackerLook(self.address, _LOOK_SECONDS, monotonic)
         self._seconds: float | None = None
 
     def submit(
@@ -106,7 +105,7 @@ class BoardPool:
         """How many boards can be used now: those that are held, and those that are free."""
         if len(self._seats.all) == 1:
             return 1
-        there = self._look()
+        there = self._look.there
         with self._changed:
             held = len(self._seats.held)
         return max(1, min(len(self._seats.all), held + there.free))
@@ -166,7 +165,7 @@ class BoardPool:
                 if self._seats.are_empty:
                     seat.state = SeatState.ASKING
                     return True
-            there = self._look()
+            there = self._look.there
             with self._changed:
                 if self._closed:
                     return False
@@ -191,7 +190,7 @@ class BoardPool:
             # This machine cannot measure, or the check of the board failed.
             self._cannot_measure(seat, error)
             return False
-        there = self._look()
+        there = self._look.there
         with self._changed:
             if board.name not in self._aside or not self._others_than(board.name, there):
                 seat.state = SeatState.IDLE
@@ -312,18 +311,6 @@ class BoardPool:
             check=self._check,
             holder=seat.holder,
         )
-
-    def _look(self) -> BoardsThere:
-        """What the tracker had a moment ago; nothing where it does not answer."""
-        with self._looking:
-            now = self._monotonic()
-            if now - self._looked_at >= _LOOK_SECONDS:
-                try:
-                    self._there = boards_there(self.address)
-                except BoardError:
-                    self._there = BoardsThere((), 0)
-                self._looked_at = self._monotonic()
-            return self._there
 
     def _told(self, board: str) -> dict[str, object]:
         return {"board": board, "board_class": self.address.board_class}
