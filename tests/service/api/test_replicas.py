@@ -317,6 +317,7 @@ def test_the_doorbell_is_counted(
     assert job
     eventually(lambda: other.live.counts.rings != {}, "the submission was heard of")
     assert other.metric("tunebook_doorbell_rings_total", way="heard") >= 1
+    eventually(lambda: one.live.counts.rings != {}, "the submission was told")
     assert one.metric("tunebook_doorbell_rings_total", way="sent") >= 1
     # A worker of another process, as far as the replicas can tell.
     never = threading.Event()

@@ -61,13 +61,14 @@ def test_where_some_are_taken_at_once_no_more_pass_and_hardly_fewer(lives: list[
 def test_redis_is_not_asked_for_each(lives: list[Live], redis_server: RedisServer) -> None:
     ask([rate(lives[0], QUICK, BURST)], 200)
     calls = redis_server.ask("INFO", "commandstats")["cmdstat_evalsha"]["calls"]
-    assert calls <= 200 / 4 + 1
+    # Four at once; what is not spent within a second is taken anew.
+    assert calls <= 200 / 2
 
 
 def test_who_was_refused_is_refused_without_asking_until_it_has_waited(
     lives: list[Live], redis_server: RedisServer
 ) -> None:
-    shared, other = (rate(live, 1.0, 1) for live in lives)
+    shared, other = (rate(live, SLOW, 1) for live in lives)
     assert ask([other], 1) == [0]
     assert all(ask([shared], 50))
     calls = redis_server.ask("INFO", "commandstats")["cmdstat_evalsha"]["calls"]
