@@ -75,7 +75,7 @@ def suspects_revision(session: Session) -> int:
 
 
 def forget_restated(session: Session, board_class: str, name: str) -> None:
-    """Forgets which older records a board has measured: they were judged like all else until now."""
+    """Forgets which older records a board has measured; they are judged like all else by now."""
     of_board = select(RecordRow.id).where(_RESTATED, _measured_by(board_class, name))
     session.execute(delete(RestatedRecordRow).where(RestatedRecordRow.record_id.in_(of_board)))
 
