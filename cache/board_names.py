@@ -8,11 +8,24 @@ from tunebook.cache.errors import UsageError
 
 CLASS_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$"
 LONGEST_NAME = 100
+# Under this key, behind a class's own name, boards in quarantine stand at the tracker: there they
+# are measured by their reference alone.
+_QUARANTINE = ".quarantined"
 
 
 def is_class_name(name: str) -> bool:
     """Whether a class of boards can be called so."""
     return re.fullmatch(CLASS_PATTERN, name) is not None
+
+
+def quarantine_class(board_class: str) -> str:
+    """The key at the tracker of a class's boards that are in quarantine."""
+    return board_class + _QUARANTINE
+
+
+def own_class(key: str) -> str:
+    """The class of boards that stand under a key at the tracker, in quarantine or not."""
+    return key.removesuffix(_QUARANTINE)
 
 
 def is_board_name(name: str) -> bool:

@@ -25,19 +25,6 @@ HIGHEST_LOAD = 1e6
 COLDEST_C, HOTTEST_C = -300.0, 1_000.0
 # A part of a target's text.
 WORD = r"^[A-Za-z0-9_.+-]*$"
-# Under this key, behind a class's own name, boards in quarantine stand at the tracker: there they
-# are measured by their reference alone.
-_QUARANTINE = ".quarantined"
-
-
-def quarantine_class(board_class: str) -> str:
-    """The key at the tracker of a class's boards that are in quarantine."""
-    return board_class + _QUARANTINE
-
-
-def own_class(key: str) -> str:
-    """The class of boards that stand under a key at the tracker, in quarantine or not."""
-    return key.removesuffix(_QUARANTINE)
 
 
 @dataclass(frozen=True)

@@ -6,13 +6,13 @@ import logging
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tunebook.cache.boards import class_defaults, references, reports, suspects
+from tunebook.cache.board_names import own_class
+from tunebook.cache.boards import references, stored_defaults, stored_reports, suspects
 from tunebook.cache.boards.board_reports import (
     BoardOrders,
     BoardReport,
     BoardState,
     ClassDefaults,
-    own_class,
 )
 from tunebook.cache.errors import UsageError
 from tunebook.cache.records import Measurement, Record
@@ -43,16 +43,16 @@ class Boards:
             )
         defaults = report.defaults()
         with self._database.writing() as session:
-            quarantine = reports.store_report(session, board_class, name, report)
+            quarantine = stored_reports.store_report(session, board_class, name, report)
             if defaults is not None:
-                class_defaults.set_first_defaults(session, board_class, defaults)
+                stored_defaults.set_first_defaults(session, board_class, defaults)
         return BoardOrders(quarantine)
 
     def boards(self, board_class: str | None = None) -> tuple[BoardState, ...]:
         """The boards that an agent reported or whose reference was measured, of one class or of
         all, by class and name."""
         with self._database.reading() as session:
-            return reports.read_boards(session, board_class)
+            return stored_reports.read_boards(session, board_class)
 
     def board(self, board_class: str, name: str) -> BoardState | None:
         """One board; None where neither an agent nor a reference has told of it."""
@@ -62,19 +62,19 @@ class Boards:
     def defaults(self, board_class: str) -> ClassDefaults | None:
         """What the targets of a class have unless they say otherwise; None where nobody said."""
         with self._database.reading() as session:
-            return class_defaults.read_defaults(session, board_class)
+            return stored_defaults.read_defaults(session, board_class)
 
     def all_defaults(self) -> dict[str, ClassDefaults]:
         """The defaults of every class that has some, by its name."""
         with self._database.reading() as session:
-            return class_defaults.all_defaults(session)
+            return stored_defaults.all_defaults(session)
 
     def set_defaults(self, board_class: str, defaults: ClassDefaults) -> ClassDefaults:
         """Sets the defaults of a class, there or not; gives them as they are stored. Raises
         TargetError for what no target can have."""
         checked = defaults.canonical()
         with self._database.writing() as session:
-            class_defaults.change_defaults(session, board_class, checked)
+            stored_defaults.change_defaults(session, board_class, checked)
         return checked
 
     # --- references --------------------------------------------------------------------------

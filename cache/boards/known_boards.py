@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
-from tunebook.cache.boards.board_reports import BoardState, own_class
+from tunebook.cache.board_names import own_class
+from tunebook.cache.boards.board_reports import BoardState
 from tunebook.cache.queue.fleet import ServedBoard, WorkerPresence
 
 

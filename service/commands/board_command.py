@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tunebook.cache.board_names import is_board_name, is_class_name
+from tunebook.cache.board_names import is_board_name, is_class_name, own_class
 from tunebook.cache.errors import ExitCode, UsageError
 from tunebook.cache.remote.client import Client
 from tunebook.cache.remote.retries import Retries
@@ -132,8 +132,6 @@ def board(
 
 
 def _check_names(board_class: str, name: str) -> None:
-    from tunebook.cache.boards.board_reports import own_class
-
     if not is_class_name(board_class) or own_class(board_class) != board_class:
         raise UsageError(
             f"--class {board_class!r}: a class is made of letters, digits, '.', '_' and '-', such "

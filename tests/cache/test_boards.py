@@ -11,12 +11,11 @@ import pytest
 from cache_samples import BOARD, conv, measure, run_sql, success
 from lease_contract import WallClock
 
+from tunebook.cache.board_names import own_class, quarantine_class
 from tunebook.cache.boards.board_reports import (
     SILENT_SECONDS,
     BoardReport,
     ClassDefaults,
-    own_class,
-    quarantine_class,
 )
 from tunebook.cache.errors import TargetError, UsageError
 from tunebook.cache.storage.moments import now

@@ -7,7 +7,8 @@ from datetime import datetime, timezone
 
 import pytest
 
-from tunebook.cache.boards.board_reports import BoardReport, BoardState, quarantine_class
+from tunebook.cache.board_names import quarantine_class
+from tunebook.cache.boards.board_reports import BoardReport, BoardState
 from tunebook.cache.boards.known_boards import KnownBoard, Standing, known_boards
 from tunebook.cache.queue.fleet import ServedBoard, WorkerPresence
 

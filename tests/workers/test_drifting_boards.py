@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from tunebook.cache.boards.board_reports import quarantine_class
+from tunebook.cache.board_names import quarantine_class
 from tunebook.cache.boards.drift import FEWEST_RUNS
 from tunebook.cache.keys import WorkloadKey
 from tunebook.cache.model_files import ModelFiles

@@ -8,17 +8,12 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from tunebook.cache.boards.board_reports import (
-    REPORT_SECONDS,
-    BoardOrders,
-    BoardReport,
-    quarantine_class,
-)
+from tunebook.cache.board_names import quarantine_class
+from tunebook.cache.boards.board_reports import BoardOrders
 from tunebook.workers.agent.board_readings import BoardReadings
 from tunebook.workers.agent.coordinator_reports import CoordinatorReports
 from tunebook.workers.agent.governor import GovernorKeeper
 from tunebook.workers.boards.board_supervisor import (
-    BoardStanding,
     BoardSupervisor,
     ServerCommand,
     SupervisionLimits,
@@ -117,13 +112,10 @@ class BoardAgent:
 
     def _send(self) -> BoardOrders:
         if self._reports is None:
-            return BoardOrders(report_seconds=REPORT_SECONDS)
-        return self._reports.send(self._report())
+            return BoardOrders()
+        readings = self._readings.report(self._settings.tracker, self._supervisor.standing)
+        return self._reports.send(readings)
 
     def _obey(self, orders: BoardOrders) -> None:
         own = self._settings.board_class
         self._supervisor.register_as(quarantine_class(own) if orders.quarantine else own)
-
-    def _report(self) -> BoardReport:
-        standing: BoardStanding = self._supervisor.standing
-        return self._readings.report(self._settings.tracker, standing)

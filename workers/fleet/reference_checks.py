@@ -9,7 +9,7 @@ import threading
 from concurrent.futures import CancelledError, Future
 from dataclasses import dataclass
 
-from tunebook.cache.boards.board_reports import own_class
+from tunebook.cache.board_names import own_class
 from tunebook.cache.errors import TunebookError
 from tunebook.cache.records import Measurement
 from tunebook.cache.store import Store

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 
-from tunebook.cache.boards.board_reports import quarantine_class
+from tunebook.cache.board_names import quarantine_class
 from tunebook.cache.errors import DatabaseError, TunebookError
 from tunebook.cache.store import Store
 from tunebook.tuner.trials.board_tracker import boards_there

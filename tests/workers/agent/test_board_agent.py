@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from kept_boards import CLASS, NAME, Coordinator, KeptBoard
 
-from tunebook.cache.boards.board_reports import quarantine_class
+from tunebook.cache.board_names import quarantine_class
 from tunebook.tuner.trials.trials import BoardAddress
 from tunebook.workers.boards.board_supervisor import ServerCommand
 from tunebook.workers.boards.tracker import running_tracker
