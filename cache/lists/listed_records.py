@@ -21,7 +21,7 @@ from tunebook.cache.storage.tables import (
     TargetRow,
     WorkloadRow,
 )
-from tunebook.cache.stored.stored_records import is_suspect
+from tunebook.cache.stored.suspect_records import is_suspect
 
 
 @dataclass(frozen=True)

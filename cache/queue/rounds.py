@@ -33,7 +33,7 @@ from tunebook.cache.storage.tables import (
     SlotRow,
     TaskRow,
 )
-from tunebook.cache.stored.stored_records import is_suspect
+from tunebook.cache.stored.suspect_records import is_suspect
 from tunebook.cache.work import RoundProposal
 
 

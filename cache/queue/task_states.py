@@ -22,7 +22,7 @@ from tunebook.cache.storage.tables import (
     TaskRow,
     WorkloadRow,
 )
-from tunebook.cache.stored.stored_records import is_suspect
+from tunebook.cache.stored.suspect_records import is_suspect
 from tunebook.cache.work import TaskState
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from sqlalchemy import ColumnElement, and_, delete, or_, select, update
-from sqlalchemy.orm import Session, aliased, defer
+from sqlalchemy import and_, delete, or_, select, update
+from sqlalchemy.orm import Session, defer
 
 from tunebook.cache.errors import DatabaseError
 from tunebook.cache.keys import ScheduleKey
@@ -16,10 +16,9 @@ from tunebook.cache.storage.revisions import SCHEDULES, bump
 from tunebook.cache.storage.tables import OriginRow, RecordRow, ScheduleRow, TargetRow, WorkloadRow
 from tunebook.cache.stored.board_standings import note_if_restated, standing_of
 from tunebook.cache.stored.imported_records import forget_unreplayed
+from tunebook.cache.stored.suspect_records import SUSPECT_IDS, is_suspect
 from tunebook.cache.untrusted.trusted_traces import is_trusted
 
-_SUSPECT_ROW = aliased(RecordRow)
-_SUSPECT = select(_SUSPECT_ROW.id).where(_SUSPECT_ROW.suspect)
 # Long compiler output helps nobody twice; what is kept still shows the cause.
 ERROR_TEXT_LIMIT = 4000
 
@@ -122,12 +121,6 @@ def training_records(
     return _read(session, statement.order_by(RecordRow.id.desc()).limit(limit))
 
 
-def is_suspect() -> ColumnElement[bool]:
-    """Of records whose times are in doubt. They are few and have an index of their own: the column
-    itself stands behind the large ones, which SQLite would read for it."""
-    return RecordRow.id.in_(_SUSPECT)
-
-
 def unverified_best(session: Session, key: ScheduleKey, emulated: bool | None) -> list[Record]:
     ids = find_ids(session, key)
     if ids is None:
@@ -139,7 +132,7 @@ def unverified_best(session: Session, key: ScheduleKey, emulated: bool | None) -
     )
     served = select(ScheduleRow.seconds).where(*place).scalar_subquery()
     doubtful = is_suspect()
-    serves_suspect = select(1).where(*place, ScheduleRow.record_id.in_(_SUSPECT)).exists()
+    serves_suspect = select(1).where(*place, ScheduleRow.record_id.in_(SUSPECT_IDS)).exists()
     statement = _records().where(
         RecordRow.workload_id == ids[0],
         RecordRow.target_id == ids[1],
