@@ -36,6 +36,8 @@ session.load_module("kernel.so")["main"](1)
         ("*(volatile int*)8 = 1", "SIGSEGV"),
         ("__builtin_trap()", "SIGILL"),
         ("abort()", "SIGABRT"),
+        # Free for any use, and without a name.
+        ("extern int raise(int); raise(40)", "signal 40"),
     ],
 )
 def test_a_crash_costs_one_session_and_is_named(board, kernel, body, name) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import sys
 
@@ -46,6 +47,32 @@ def test_an_server_that_serves_nobody_is_replaced(supervised, kernel, eventually
     eventually(lambda: _replaced(supervised, before.pid), "another server is registered")
     assert supervised.registered().name == "pi-3"
     assert supervised.call(kernel("number++"), 41) == 42
+
+
+def test_a_board_comes_back_where_its_files_were_tidied_away(kernel, eventually, in_use) -> None:
+    with running_tracker() as tracker, _kept(tracker) as supervisor:
+        board = in_use(BoardAddress(tracker.host, tracker.port, "pi"))
+        before = board.registered()
+        shutil.rmtree(supervisor._log.parent)
+        os.kill(before.pid, signal.SIGKILL)
+        eventually(lambda: _replaced(board, before.pid), "another server is registered")
+        assert board.call(kernel("number++"), 41) == 42
+        folder = supervisor._log.parent
+    assert not folder.exists()
+
+
+def test_a_board_comes_back_where_the_disk_is_full(eventually, in_use) -> None:
+    with running_tracker() as tracker, _kept(tracker) as supervisor:
+        board = in_use(BoardAddress(tracker.host, tracker.port, "pi"))
+        before = board.registered()
+        supervisor._log.unlink()
+        supervisor._log.symlink_to("/dev/full")
+        os.kill(before.pid, signal.SIGKILL)
+        eventually(lambda: _replaced(board, before.pid), "another server is registered")
+
+
+def _kept(tracker: TrackerAddress) -> BoardSupervisor:
+    return BoardSupervisor(host_server(1), tracker, "pi", limits=QUICK)
 
 
 def _replaced(supervised, pid: int) -> bool:

@@ -115,7 +115,7 @@ def test_its_files_are_its_own_and_gone_afterwards(other_user, eventually) -> No
     eventually(lambda: not folder.exists(), "the session's files are gone")
 
 
-@pytest.mark.parametrize("user", ["root", "no-such-user", "0:0", "1000:0"])
+@pytest.mark.parametrize("user", ["root", "no-such-user", "0:0", "1000:0", "-1:-1", "4294967295:1"])
 def test_who_is_root_or_nobody_at_all_is_refused(user: str) -> None:
     with pytest.raises(ValueError, match=user):
         user_and_group(user)

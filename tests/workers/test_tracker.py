@@ -3,10 +3,17 @@
 from __future__ import annotations
 
 import socket
+import struct
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import pytest
+from tvm.rpc import base as rpc
 
 from tunebook.cache.errors import BoardError
+from tunebook.tuner.trials.board_tracker import boards_there
+from tunebook.tuner.trials.trials import BoardAddress
 from tunebook.workers.boards.tracker import TrackerAddress, query_tracker, running_tracker
 
 
@@ -49,6 +56,45 @@ def test_a_program_of_another_protocol_is_no_tracker(board) -> None:
     at = board.registered()
     with pytest.raises(BoardError, match="tracker"):
         query_tracker(TrackerAddress(at.host, at.port), timeout=5)
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        "a text",
+        {"key": 5, "addr": ["192.0.2.1", 9090]},
+        {"key": "server:pi", "addr": ["192.0.2.1", "any"]},
+        {"key": "server:pi", "addr": ["192.0.2.1", 9090], "tunebook": None},
+        {"key": "server:pi", "addr": ["192.0.2.1", 9090], "tunebook": {"beat": "often"}},
+        {"key": "server:pi", "addr": ["192.0.2.1", 9090], "tunebook": {"features": [["crc"]]}},
+    ],
+)
+def test_a_stranger_that_registers_hides_no_board(told: object) -> None:
+    board = {"key": "server:pi", "addr": ["192.0.2.1", 9091], "tunebook": {"name": "pi-1"}}
+    with _summary_of([told, board]) as address:
+        assert [one.name for one in query_tracker(address).boards] == ["pi-1"]
+        asked = BoardAddress(address.host, address.port, "pi")
+        assert [one.name for one in boards_there(asked).servers] == ["pi-1"]
+
+
+@contextmanager
+def _summary_of(registrations: list[object]) -> Iterator[TrackerAddress]:
+    """A fake: TVM's tracker ends the connections of some who ask while such are registered."""
+
+    def serve() -> None:
+        for _ in range(2):
+            connection, _ = listener.accept()
+            with connection:
+                connection.sendall(rpc.recvall(connection, struct.calcsize("<i")))
+                rpc.recvjson(connection)
+                summary = {"server_info": registrations, "queue_info": {}}
+                rpc.sendjson(connection, [rpc.TrackerCode.SUCCESS, summary])
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        thread = threading.Thread(target=serve)
+        thread.start()
+        yield TrackerAddress(*listener.getsockname())
+        thread.join()
 
 
 def test_a_waiting_client_is_seen(board) -> None:

@@ -14,6 +14,7 @@ from typing import Any
 
 from tvm.rpc import base as rpc
 
+from tunebook.cache.boards.registrations import Registration, read_registrations
 from tunebook.cache.errors import BoardError
 from tunebook.tuner.trials.trials import BoardAddress
 from tunebook.tuner.tvm_compat import acknowledge_at_once
@@ -52,19 +53,19 @@ class RegisteredServer:
         return self.server_id or f"{self.host}:{self.port}"
 
     @classmethod
-    def from_answer(cls, told: dict[str, Any]) -> RegisteredServer:
-        host, port = told["addr"]
-        more = told.get("tunebook", {})
+    def of(cls, registration: Registration) -> RegisteredServer:
+        host, port = registration.addr
+        server = registration.tunebook
         return cls(
-            board_class=told["key"].removeprefix("server:"),
+            board_class=registration.board_class,
             host=host,
             port=port,
-            server_id=more.get("id"),
-            name=more.get("name"),
-            serving=more.get("serving", False),
-            mtriple=more.get("mtriple") or "",
-            features=tuple(more.get("features") or ()),
-            cores=more.get("cores"),
+            server_id=server.id,
+            name=server.name,
+            serving=server.serving,
+            mtriple=server.mtriple,
+            features=server.features,
+            cores=server.cores,
         )
 
 
@@ -190,7 +191,7 @@ class _Tracker:
     def _summary(self) -> tuple[list[RegisteredServer], dict[str, int]]:
         """Who is registered, and how many of each class are free."""
         told = self._ask([rpc.TrackerCode.SUMMARY])
-        servers = [RegisteredServer.from_answer(one) for one in told["server_info"]]
+        servers = [RegisteredServer.of(one) for one in read_registrations(told["server_info"])]
         return servers, {name: one["free"] for name, one in told["queue_info"].items()}
 
     def _ask(self, message: list[Any], timeout: float = _ANSWER_SECONDS) -> Any:

@@ -77,6 +77,7 @@ ABANDONED_SECONDS = 3.0
 PR_SET_PDEATHSIG = 1
 PR_SET_NO_NEW_PRIVS = 38
 SIOCGIFADDR = 0x8915
+NO_USER = 2**32 - 1
 EVERYWHERE = ("0.0.0.0", "::")
 AT_HWCAP, AT_HWCAP2 = 16, 26
 # CPU features by LLVM's names, and the bits by which Linux tells them in AT_HWCAP and AT_HWCAP2
@@ -650,9 +651,16 @@ def _exit_text(code: int) -> str | None:
     if code == 0:
         return None
     if code < 0:
-        number = signal.Signals(-code)
-        return f"its process was ended by {number.name} ({signal.strsignal(number)})"
+        return f"its process was ended by {signal_name(-code)} ({signal.strsignal(-code)})"
     return f"its process failed with exit code {code}"
+
+
+def signal_name(number: int) -> str:
+    """A signal's name; of those that are free for any use only the first and last have one."""
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
 
 
 def _has_hung_up(connection: socket.socket) -> bool:
@@ -833,6 +841,9 @@ def user_and_group(text: str) -> tuple[int, int]:
         raise ValueError(f"there is no user {text!r} here; make one (useradd --system)") from None
     if 0 in numbers:
         raise ValueError(f"the user {text!r} has root's rights; name one of its own")
+    # The kernel takes -1, and the largest number, for `as it is`.
+    if not all(0 < number < NO_USER for number in numbers):
+        raise ValueError(f"the user {text!r} cannot be: numbers go from 1 to {NO_USER - 1}")
     return numbers
 
 

@@ -22,7 +22,7 @@ from types import TracebackType
 from typing import Any
 
 from tunebook.cache.errors import BoardError
-from tunebook.workers.boards.board_server import user_and_group
+from tunebook.workers.boards.board_server import signal_name, user_and_group
 from tunebook.workers.boards.child_processes import log_tail, start_child, stop_child
 from tunebook.workers.boards.tracker import RegisteredBoard, TrackerAddress, query_tracker
 
@@ -119,9 +119,7 @@ class BoardSupervisor:
         self._gave_up = threading.Event()
         self._tracker_lost = False
         self._thread = threading.Thread(target=self._keep, name="board-supervisor", daemon=True)
-        self._folder = tempfile.TemporaryDirectory(prefix="tunebook-board-")
-        self._log = Path(self._folder.name, "server.log")
-        self._work = self._make_work_folder()
+        self._make_folders()
 
     def __enter__(self) -> BoardSupervisor:
         self.start()
@@ -166,17 +164,26 @@ class BoardSupervisor:
         """How the board stands now."""
         return self._standing
 
-    def _make_work_folder(self) -> Path:
-        """Where the server's sessions work: theirs alone where they have a user of their own."""
-        work = Path(self._folder.name, "sessions")
-        work.mkdir(mode=0o700)
+    def _make_folders(self) -> None:
+        """A folder for the server and its log, and in it one where its sessions work: theirs alone
+        where they have a user of their own."""
+        self._folder = tempfile.TemporaryDirectory(prefix="tunebook-board-")
+        self._log = Path(self._folder.name, "server.log")
+        self._work = Path(self._folder.name, "sessions")
+        self._work.mkdir(mode=0o700)
         if self._user is not None:
             try:
-                os.chown(work, *self._user)
+                os.chown(self._work, *self._user)
             except PermissionError:
                 raise ValueError("only root can run a server as another user") from None
             Path(self._folder.name).chmod(0o711)
-        return work
+
+    def _remake_folders(self) -> None:
+        """Makes other folders where one is gone: systems tidy up what lies in /tmp for days. Never
+        under the old name, which others know."""
+        if not self._work.is_dir():
+            self._folder.cleanup()
+            self._make_folders()
 
     def _wait_until_appeared(self) -> None:
         deadline = time.monotonic() + self._limits.appear
@@ -214,6 +221,7 @@ class BoardSupervisor:
         server_id = secrets.token_hex(8)
         board_class = self._board_class
         try:
+            self._remake_folders()
             process = self._start_server(server_id, board_class)
         except OSError as error:
             return _Ended(False, f"the server cannot be started: {error}")
@@ -295,7 +303,7 @@ class BoardSupervisor:
 
     def _why_ended(self, code: int) -> str:
         if code < 0:
-            return f"the server was ended by {signal.Signals(-code).name}"
+            return f"the server was ended by {signal_name(-code)}"
         words = log_tail(self._log, 1)[-_LONGEST_WORDS:]
         return f"the server ended with exit code {code}: {words}"
 
@@ -312,6 +320,7 @@ class BoardSupervisor:
 
     def _note(self, text: str) -> None:
         _log.warning("board %s: %s", self._board_class, text, extra=self._told)
-        with self._log.open("a") as log:
+        # A full disk keeps no log, and ends no board.
+        with suppress(OSError), self._log.open("a") as log:
             log.write(f"{text}\n")
         self._stand(fault=text)

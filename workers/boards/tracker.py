@@ -19,6 +19,7 @@ from urllib.parse import urlsplit
 
 from tvm.rpc import base as rpc
 
+from tunebook.cache.boards.registrations import Registration, read_registrations
 from tunebook.cache.errors import BoardError, UsageError
 from tunebook.workers.boards.board_server import follow_parent
 from tunebook.workers.boards.child_processes import log_tail, start_child, stop_child
@@ -114,7 +115,7 @@ def query_tracker(address: TrackerAddress, timeout: float = ANSWER_SECONDS) -> T
         if code != rpc.TrackerCode.SUCCESS:
             raise BoardError(f"the tracker at {address} refused to say which boards it has")
         return _summary(answer)
-    except (OSError, ValueError, TypeError, KeyError, struct.error) as error:
+    except (OSError, ValueError, TypeError, KeyError, AttributeError, struct.error) as error:
         raise BoardError(
             f"the tracker at {address} does not answer ({error}); check that it runs and that "
             "--tracker names it"
@@ -126,25 +127,25 @@ def _summary(answer: dict[str, Any]) -> TrackerSummary:
         board_class: BoardQueue(queue["free"], queue["pending"])
         for board_class, queue in answer["queue_info"].items()
     }
-    return TrackerSummary(tuple(_board(info) for info in answer["server_info"]), queues)
+    return TrackerSummary(tuple(map(_board, read_registrations(answer["server_info"]))), queues)
 
 
-def _board(info: dict[str, Any]) -> RegisteredBoard:
-    host, port = info["addr"]
-    server = info.get("tunebook", {})
+def _board(registration: Registration) -> RegisteredBoard:
+    host, port = registration.addr
+    server = registration.tunebook
     return RegisteredBoard(
-        board_class=info["key"].removeprefix("server:"),
+        board_class=registration.board_class,
         host=host,
         port=port,
-        server_id=server.get("id"),
-        name=server.get("name"),
-        pid=server.get("pid"),
-        beat=server.get("beat", 0),
-        serving=server.get("serving", False),
-        cores=server.get("cores"),
-        features=frozenset(server.get("features", ())),
-        mtriple=server.get("mtriple", ""),
-        boot=server.get("boot", ""),
+        server_id=server.id,
+        name=server.name,
+        pid=server.pid,
+        beat=server.beat,
+        serving=server.serving,
+        cores=server.cores,
+        features=frozenset(server.features),
+        mtriple=server.mtriple,
+        boot=server.boot,
     )
 
 
