@@ -16,25 +16,24 @@ LEAST_SECONDS = 0.1
 _STOP_SECONDS = 0.25
 
 
-def _nobody() -> None:
-    """Where no other process is to hear of it."""
+def _nothing() -> None:
+    """Where nobody counts whom it woke."""
 
 
 class Bell:
-    """A bell for the threads of this process, and through `tell` for those of others.
+    """A bell for the threads of this process.
 
-    `is_shared` says whether those of others are heard here; `woke` is called when it woke somebody.
+    `is_shared` says whether news of other processes ring it too; `woke` is called when it woke
+    somebody.
     """
 
     def __init__(
         self,
-        tell: Callable[[], None] = _nobody,
         is_shared: Callable[[], bool] = bool,
-        woke: Callable[[], None] = _nobody,
+        woke: Callable[[], None] = _nothing,
         *,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._tell = tell
         self._is_shared = is_shared
         self._woke = woke
         self._monotonic = monotonic
@@ -48,12 +47,7 @@ class Bell:
         return SHARED_SECONDS if self._is_shared() else ALONE_SECONDS
 
     def ring(self) -> None:
-        """Says, here and to other processes, that there is work. Waits for nothing."""
-        self.hear()
-        self._tell()
-
-    def hear(self) -> None:
-        """It rang: wakes the threads of this process."""
+        """Says that there is work: wakes the threads of this process."""
         with self._changed:
             self._rings += 1
             self._changed.notify_all()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 import uuid
 from collections.abc import Callable, Mapping
-from types import TracebackType
 
 from tunebook.cache.live.doorbell import Bell
 from tunebook.cache.live.live_counts import FROM_PROCESS, FROM_REDIS, HEARD, TELL, LiveCounts
@@ -42,7 +41,7 @@ class Live:
             channel = f"tunebook:{place}:news"
             self._link = RedisLink(url, channel, self.counts, self._hear, self._changed)
             self._sender = NewsSender(self._link, channel, self._origin, self._wakeups, self.counts)
-        self.bell = Bell(self._tell_of_work, lambda: self.is_up, self._woke)
+        self.bell = Bell(lambda: self.is_up, self._woke)
         self.rates = SharedRates(self._link, f"tunebook:{place}:rate:")
         self.answers = SharedAnswers(
             self._link if secret else None, f"tunebook:{place}:answers", secret
@@ -74,12 +73,7 @@ class Live:
     def __enter__(self) -> Live:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *raised: object) -> None:
         self.close()
 
     @property
@@ -102,7 +96,7 @@ class Live:
         if news.events:
             self._hand_on(news.events, FROM_PROCESS)
         if news.work:
-            self.bell.hear()
+            self.bell.ring()
         if self._sender is not None:
             self._sender.send(news)
 
@@ -124,10 +118,6 @@ class Live:
         found = self._link.call(TELL, lambda redis: redis.get(self._wakeups) or b"0")
         return None if found is None else int(found)
 
-    def _tell_of_work(self) -> None:
-        if self._sender is not None:
-            self._sender.send(News(work=True))
-
     def _woke(self) -> None:
         if self._sender is not None and self.is_up:
             self._sender.count_wakeup()
@@ -138,7 +128,7 @@ class Live:
             return
         if message.news.work:
             self.counts.rang(HEARD)
-            self.bell.hear()
+            self.bell.ring()
         if message.news.events:
             self._hand_on(message.news.events, FROM_REDIS)
 
@@ -148,6 +138,6 @@ class Live:
 
     def _changed(self) -> None:
         # What rang while it was away was not heard; and who waits is to wait less long now.
-        self.bell.hear()
+        self.bell.ring()
         for listener in self._change_listeners:
             listener()

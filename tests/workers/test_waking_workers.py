@@ -61,8 +61,8 @@ class WatchedBell(Bell):
     def look_seconds(self) -> float:
         return self._bell.look_seconds
 
-    def hear(self) -> None:
-        self._bell.hear()
+    def ring(self) -> None:
+        self._bell.ring()
 
     def wait(self, seconds: float, stop: threading.Event) -> bool:
         self.waits += 1

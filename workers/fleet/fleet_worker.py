@@ -119,7 +119,7 @@ class _FleetWorker:
         there = {one.name for one in self._classes if one.is_there}
         if there - self._there:
             # There may have been work for it all the time.
-            self._context.bell.hear()
+            self._context.bell.ring()
         self._there = there
         return [board for boards in found for board in boards]
 

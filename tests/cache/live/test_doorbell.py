@@ -12,6 +12,7 @@ from redis_server import RedisServer
 from tunebook.cache.live.doorbell import ALONE_SECONDS, SHARED_SECONDS, Bell
 from tunebook.cache.live.live import Live
 from tunebook.cache.live.live_counts import HEARD, LOST, SENT
+from tunebook.cache.live.news import News
 
 Eventually = Callable[..., None]
 OpenLive = Callable[..., Live]
@@ -61,7 +62,7 @@ def test_a_ring_wakes_who_waits_in_another_process(
     one, other = open_live(), open_live()
     # What rang while they came up.
     other.bell.wait(0, never)
-    one.bell.ring()
+    one.tell(News(work=True))
     assert other.bell.wait(FOR_EVER, never)
     eventually(lambda: one.counts.rings == {SENT: 1}, "it was sent")
     assert other.counts.rings == {HEARD: 1}
@@ -78,6 +79,6 @@ def test_while_redis_is_away_it_rings_here_and_workers_look_more_often(
     # Whoever waits looks for itself now: what rings elsewhere is not heard any more.
     assert live.bell.wait(FOR_EVER, never)
     assert live.bell.look_seconds == ALONE_SECONDS
-    live.bell.ring()
+    live.tell(News(work=True))
     assert live.bell.wait(FOR_EVER, never)
     eventually(lambda: live.counts.rings.get(LOST) == 1, "that others did not hear is counted")

@@ -15,6 +15,7 @@ from redis_server import RedisServer, free_port, running_redis
 from tunebook.cache.errors import UsageError
 from tunebook.cache.live.live import Live
 from tunebook.cache.live.live_counts import CONNECT, RATES
+from tunebook.cache.live.news import News
 
 Eventually = Callable[..., None]
 OpenLive = Callable[..., Live]
@@ -129,7 +130,7 @@ def test_one_that_hangs_holds_up_neither_the_start_nor_the_end(
 ) -> None:
     redis_server.pause()
     with Live.open(redis_server.url) as live:
-        live.bell.ring()
+        live.tell(News(work=True))
         eventually(lambda: "does not answer" in live.fault, "its silence is noticed")
     names = {thread.name for thread in threading.enumerate()}
     assert not names & {"redis-link", "redis-tell"}
@@ -187,7 +188,7 @@ def test_the_rights_that_the_documentation_names_are_enough(
     url = f"redis://tunebook:PASSWORD@127.0.0.1:{redis_server.port}"
     with Live.open(url, "here", b"secret") as live, Live.open(url, "here") as other:
         eventually(lambda: live.is_up and other.is_up, "it is there")
-        live.bell.ring()
+        live.tell(News(work=True))
         assert other.bell.wait(60, threading.Event())
         eventually(lambda: (live.wakeups() or 0) >= 1, "it was counted")
         assert asks(live)

@@ -28,6 +28,7 @@ from tunebook.cache.live.live_counts import (
     FROM_REDIS,
     MISSING,
 )
+from tunebook.cache.live.news import News
 from tunebook.cache.queue.job_events import ROUND, append_event
 from tunebook.cache.queue.submissions import BudgetLimits, JobRequest
 from tunebook.cache.store import Store
@@ -322,6 +323,6 @@ def test_the_doorbell_is_counted(
     # A worker of another process, as far as the replicas can tell.
     never = threading.Event()
     other.live.bell.wait(0, never)
-    one.live.bell.ring()
+    one.live.tell(News(work=True))
     assert other.live.bell.wait(3600, never)
     eventually(lambda: one.metric("tunebook_doorbell_wakeups_total") >= 1, "the wake-up is counted")
