@@ -28,8 +28,10 @@ from tunebook.tuner.trials.trials import (
 )
 from tunebook.tuner.trials.verify import compare, finite_share
 
-# What ends a session: texts of Tunebook's board server, and of TVM's own.
+# What ends a session, and what keeps a kernel off a board: texts of Tunebook's board server, and of
+# TVM's own.
 _ENDED = "BoardSessionEnded"
+_NOT_KEPT = "BoardFileNotKept"
 _OUT_OF_TIME = ("its time limit of", "RPCSessionTimeoutError")
 # The board's end of a session and ours differ by no more than this.
 _CLOCK_SECONDS = 0.3
@@ -255,6 +257,11 @@ def _classify(session: BoardSession, error: Exception) -> tuple[ErrorClass, str]
     limit = f"the kernel did not finish before the board ended the session: {text}"
     if any(sign in text for sign in _OUT_OF_TIME):
         return ErrorClass.RUN_TIMEOUT, limit
+    if _NOT_KEPT in text:
+        # It says nothing about the kernel, and other boards may have room.
+        return ErrorClass.BOARD_LOST, (
+            f"the board {session.opened.name} cannot keep files: {text[text.index(_NOT_KEPT) :]}"
+        )
     if _ENDED in text:
         return ErrorClass.RUN, f"the kernel crashed: {text[text.index(_ENDED) :]}"
     if session.is_alive():

@@ -2,7 +2,7 @@
 
 The server that TVM brings ends its listening thread when a session's process dies by a signal, so
 that one crashing kernel takes the board off the tracker for good. This one speaks the same
-protocol with TVM's own message functions, replaces nothing inside TVM, and keeps serving:
+protocol with TVM's own message functions, and keeps serving:
 
 - a session that crashes, exceeds the client's time limit, or whose client is gone, is ended with
   everything it started; a client that still waits is told why (`SESSION_ENDED`);
@@ -65,6 +65,8 @@ logger = logging.getLogger("tunebook.board")
 
 # What the text of the error begins with that a client gets for a session that was ended.
 SESSION_ENDED = "BoardSessionEnded"
+# What the text of the error has for a file that the board cannot keep.
+FILE_NOT_KEPT = "BoardFileNotKept"
 BEAT_SECONDS = 0.5
 # How long a client may take from asking the tracker for the board to connecting to it.
 UNUSED_KEY_SECONDS = 6.0
@@ -616,7 +618,10 @@ class BoardServer:
         self._listener.close()
         self._drop_link()
         os.chdir(folder)
-        rpc_server._server_env(None, _SessionFolder(folder))
+        files = _SessionFolder(folder)
+        rpc_server._server_env(None, files)
+        # TVM's own says nothing where a full disk takes a part of a file: the kernel looked broken.
+        tvm_ffi.register_global_func("tvm.rpc.server.upload", files.keep, override=True)
         rpc_ffi.ServerLoop(client.connection.fileno())
 
 
@@ -629,6 +634,15 @@ class _SessionFolder:
 
     def relpath(self, name: str) -> str:
         return str(self._folder / name)
+
+    def keep(self, name: str, content: bytes) -> None:
+        """Stores a file that the client sends. Raises RuntimeError where there is no room for it."""
+        try:
+            (self._folder / name).write_bytes(content)
+        except OSError as error:
+            raise RuntimeError(
+                f"{FILE_NOT_KEPT}: {error.strerror}; make room where its temporary files lie"
+            ) from None
 
 
 def _time_limit(options: Iterable[str]) -> float | None:

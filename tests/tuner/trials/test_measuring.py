@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
+import resource
 import signal
 import socket
 import threading
@@ -138,6 +139,20 @@ class TestAFault:
             measured = measurer.measure(endless.library, program)
         assert measured.error is ErrorClass.BOARD_LOST
         assert measured.board == NAME
+        assert measurer.measure(normal, program).error is None
+
+    def test_of_a_board_without_room_for_a_kernel_is_board_lost(
+        self, measurer, board, normal, program
+    ) -> None:
+        """What its system says is of a limit, and not of a disk; a full one is made less easily."""
+        server, endless = board.registered().pid, resource.RLIM_INFINITY
+        resource.prlimit(server, resource.RLIMIT_FSIZE, (0, endless))
+        try:
+            measured = measurer.measure(normal, program)
+        finally:
+            resource.prlimit(server, resource.RLIMIT_FSIZE, (endless, endless))
+        assert measured.error is ErrorClass.BOARD_LOST
+        assert "File too large" in measured.error_text
         assert measurer.measure(normal, program).error is None
 
     @pytest.mark.slow
