@@ -31,8 +31,8 @@ from tunebook.workers.boards.board_supervisor import BoardSupervisor, ServerComm
 from tunebook.workers.boards.host_server import host_server
 from tunebook.workers.boards.tracker import TrackerAddress, running_tracker
 from tunebook.workers.fleet.fleet_worker import FleetSettings, run_fleet_worker
-from tunebook.workers.fleet.open_workbenches import SharedBuilds
 from tunebook.workers.fleet.reference_checks import ReferenceChecks, ReferenceTimes
+from tunebook.workers.fleet.shared_builds import SharedBuilds
 from tunebook.workers.rounds.workbench import WorkerSettings, open_build_pool
 
 pytestmark = pytest.mark.slow

@@ -19,11 +19,8 @@ from tunebook.cache.boards.drift import FEWEST_RUNS
 from tunebook.cache.store import BoardPeak, Store
 from tunebook.tuner.llvm_targets import host_target
 from tunebook.workers.boards.board_classes import board_classes
-from tunebook.workers.fleet.open_workbenches import (
-    OpenWorkbench,
-    OpenWorkbenches,
-    SharedBuilds,
-)
+from tunebook.workers.fleet.open_workbenches import OpenWorkbench, OpenWorkbenches
+from tunebook.workers.fleet.shared_builds import SharedBuilds
 from tunebook.workers.rounds.round_watch import RoundWatch
 from tunebook.workers.rounds.workbench import WorkerSettings, open_build_pool
 

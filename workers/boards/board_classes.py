@@ -7,8 +7,8 @@ import os
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import AbstractContextManager, ExitStack
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import replace
 
 from tunebook.cache.errors import BoardError, TunebookError, UsageError
@@ -120,16 +120,22 @@ class BoardClass:
         while."""
         with self._lock:
             if self._address is None:
-                try:
+                with self.away_where_lost():
                     self._address = self._stack.enter_context(self._opens())
-                except BoardError:
-                    self.is_lost()
-                    raise
             return self._address
 
     def is_lost(self) -> None:
         """No board could be had: nobody is told of this class for a while."""
         self._away_until = self._monotonic() + _AWAY_SECONDS
+
+    @contextmanager
+    def away_where_lost(self) -> Iterator[None]:
+        """Is away for a while where a BoardError ends the block."""
+        try:
+            yield
+        except BoardError:
+            self.is_lost()
+            raise
 
     def close(self) -> None:
         """Ends what was started for it."""

@@ -20,8 +20,8 @@ from tunebook.workers.boards.board_classes import BoardClass
 from tunebook.workers.fleet.fleet_context import FleetContext
 from tunebook.workers.fleet.lane import Lane
 from tunebook.workers.fleet.model_fetching import ModelSource
-from tunebook.workers.fleet.open_workbenches import SharedBuilds
 from tunebook.workers.fleet.reference_checks import ReferenceChecks, ReferenceTimes
+from tunebook.workers.fleet.shared_builds import SharedBuilds
 from tunebook.workers.fleet.untrusted_models import SplitLimits
 from tunebook.workers.fleet.worker_presence import Activity, WorkerPresence
 from tunebook.workers.rounds.round_loops import OVERLAPPING_LOOPS

@@ -6,8 +6,8 @@ import logging
 import math
 import threading
 import traceback
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from functools import partial
 
 from tunebook.cache.errors import (
@@ -24,9 +24,11 @@ from tunebook.tuner.one_line import one_line
 from tunebook.workers.boards.board_classes import BoardClass
 from tunebook.workers.fleet.board_upkeep import BoardUpkeep
 from tunebook.workers.fleet.fleet_context import FleetContext
-from tunebook.workers.fleet.open_workbenches import OpenWorkbenches, SharedBuilds
+from tunebook.workers.fleet.held_claims import HeldClaims
+from tunebook.workers.fleet.open_workbenches import OpenWorkbenches
 from tunebook.workers.fleet.recovery_job import recover_job
 from tunebook.workers.fleet.reference_checks import ReferenceChecks
+from tunebook.workers.fleet.shared_builds import SharedBuilds
 from tunebook.workers.fleet.splitting_job import split_job
 from tunebook.workers.rounds.budget_clock import BudgetClock
 from tunebook.workers.rounds.hopeless_rounds import give_hopeless_up
@@ -84,7 +86,7 @@ class Lane:
             for number in range(loops)
         ]
         self._no_stage_until = -math.inf
-        self._releases: set[Callable[[], None]] = set()
+        self._claims = HeldClaims()
         self.failed: BaseException | None = None
 
     def start(self) -> None:
@@ -102,7 +104,7 @@ class Lane:
         what it holds; whether they ended, and nothing of it is left."""
         for thread in self._threads:
             thread.join(max(0.0, until - self._context.monotonic()))
-        self._release(tuple(self._releases))
+        self._claims.release_all()
         if any(thread.is_alive() for thread in self._threads):
             return False
         self._benches.close()
@@ -182,7 +184,7 @@ class Lane:
         }
         _log.info("a stage was claimed", extra=told)
         beat = partial(queue.beat_stage, stage.job_id, stage.epoch)
-        with self._held(partial(queue.release_stage, stage.job_id, stage.epoch)):
+        with self._claims.held(partial(queue.release_stage, stage.job_id, stage.epoch)):
             try:
                 with Lease(f"job {stage.job_id}", beat) as lease:
                     self._do(stage, lease)
@@ -204,7 +206,7 @@ class Lane:
             split_job(self._context, stage, lease)
             return
         board_class = self._classes[stage.request.board_class]
-        with _away_where_lost(board_class):
+        with board_class.away_where_lost():
             recover_job(self._context, stage, lease, board_class, self._benches)
 
     # --- rounds --------------------------------------------------------------------------------
@@ -213,7 +215,7 @@ class Lane:
         rounds, first = batch.rounds, batch.rounds[0]
         board_class = self._classes[first.board_class]
         target = resolve_target(first.key.target)
-        with self._held(*(partial(self._release_round, claimed) for claimed in rounds)):
+        with self._claims.held(*(partial(self._release_round, claimed) for claimed in rounds)):
             reason = board_class.why_not(target)
             if reason is not None:
                 for job_id in {claimed.job_id for claimed in rounds}:
@@ -226,7 +228,7 @@ class Lane:
                     # Opening a workbench may take longer than a lease lasts.
                     held_leases(self._context.store, hopeful) as leases,
                     self._clock_of(batch),
-                    _away_where_lost(board_class),
+                    board_class.away_where_lost(),
                     self._benches.use(board_class, target) as one,
                 ):
                     one.runner.run(hopeful, leases, under_way)
@@ -272,24 +274,6 @@ class Lane:
             f"job {claimed.job_id}: {activity} {claimed.key.op} on {claimed.board_class}"
         )
 
-    # --- what is held --------------------------------------------------------------------------
-
-    @contextmanager
-    def _held(self, *releases: Callable[[], None]) -> Iterator[None]:
-        """Lets go on leaving of what was not finished: whoever claims it then goes on at once."""
-        self._releases.update(releases)
-        try:
-            yield
-        finally:
-            self._release(releases)
-
-    def _release(self, releases: Iterable[Callable[[], None]]) -> None:
-        for release in releases:
-            self._releases.discard(release)
-            # What was finished, or is another's by now, is not ours to let go of.
-            with suppress(LeaseLostError):
-                release()
-
 
 def _claim_of(claimed: ClaimedRound) -> tuple[int, int]:
     """A round that was lost may be claimed again by another loop."""
@@ -298,12 +282,3 @@ def _claim_of(claimed: ClaimedRound) -> tuple[int, int]:
 
 def _unexpected(error: Exception) -> str:
     return f"unexpected {type(error).__name__}: {one_line(error)}"
-
-
-@contextmanager
-def _away_where_lost(board_class: BoardClass) -> Iterator[None]:
-    try:
-        yield
-    except BoardError:
-        board_class.is_lost()
-        raise

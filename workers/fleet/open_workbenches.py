@@ -6,16 +6,16 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, field
 
 from tunebook.cache.store import Store
 from tunebook.cache.targets import Target
 from tunebook.tuner.trials.board_pool import BoardPool
-from tunebook.tuner.trials.build_pool import BuildPool
 from tunebook.tuner.trials.measuring import BoardCheck
 from tunebook.tuner.trials.trials import BoardAddress
 from tunebook.workers.boards.board_classes import BoardClass
+from tunebook.workers.fleet.shared_builds import SharedBuilds
 from tunebook.workers.rounds.phase_times import PhaseClock
 from tunebook.workers.rounds.proposals import SearchProposer
 from tunebook.workers.rounds.round_runner import RoundRunner
@@ -34,32 +34,6 @@ _MOST_OPEN = 3
 # A workbench keeps what its search has learnt, and the programs of all tasks it has seen: after so
 # many uses it is opened anew, from what is stored.
 _MOST_USES = 2000
-
-
-class SharedBuilds:
-    """The build processes of all workbenches, started when the first needs them."""
-
-    def __init__(self, opens: Callable[[], AbstractContextManager[BuildPool]]) -> None:
-        self._opens = opens
-        self._lock = threading.Lock()
-        self._stack = ExitStack()
-        self._pool: BuildPool | None = None
-        self._closed = False
-
-    def pool(self) -> BuildPool:
-        """The processes. Raises RuntimeError once they were closed."""
-        with self._lock:
-            if self._closed:
-                raise RuntimeError("the build processes of this worker were closed")
-            if self._pool is None:
-                self._pool = self._stack.enter_context(self._opens())
-            return self._pool
-
-    def close(self) -> None:
-        """Ends them, and what they build."""
-        with self._lock:
-            self._closed = True
-            self._stack.close()
 
 
 @dataclass

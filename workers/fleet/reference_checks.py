@@ -16,7 +16,7 @@ from tunebook.cache.store import Store
 from tunebook.tuner.trials.measuring import Measurer
 from tunebook.tuner.trials.reference_kernel import build_reference, measure_reference
 from tunebook.tuner.trials.trials import BuildFailure, BuiltLibrary, OpenedBoard
-from tunebook.workers.fleet.open_workbenches import SharedBuilds
+from tunebook.workers.fleet.shared_builds import SharedBuilds
 
 _log = logging.getLogger(__name__)
 

@@ -85,12 +85,12 @@ class SuspectChecks:
     def _measure(self, board_class: BoardClass, target: Target, records: Sequence[Record]) -> None:
         self._context.activity.note(f"measuring suspect records of {board_class.name} again")
         try:
-            with self._benches.use(board_class, target) as one:
+            with (
+                board_class.away_where_lost(),
+                self._benches.use(board_class, target) as one,
+            ):
                 self._measure_on(one, records)
-        except BoardError:
-            board_class.is_lost()
-            raise
-        except DatabaseError:
+        except (BoardError, DatabaseError):
             raise
         except Exception:  # TVM raises whatever it likes, and jobs are to go on
             if not self._context.stop.is_set():
