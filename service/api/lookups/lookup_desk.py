@@ -53,14 +53,23 @@ class LookupDesk:
             return self._revisions.now()
         return await run_in_threadpool(self._revisions.now)
 
-    async def shared_reply(self, name: bytes, now: Revision) -> LookupReply | None:
-        """The reply that another replica has made, if it can be had."""
+    async def known_reply(self, name: bytes, now: Revision) -> LookupReply | None:
+        """The reply that was made before and holds, by this replica or by another."""
+        reply = self.remembered.get(name, now)
+        if reply is None:
+            reply = await self._shared_reply(name, now)
+            if reply is not None:
+                self.remembered.put(name, reply)
+        return reply
+
+    def keep(self, response: Response, name: bytes, reply: LookupReply) -> None:
+        """Keeps a new reply, and for other replicas once its response was sent."""
+        self.remembered.put(name, reply)
+        if self.hot is not None and self.hot.are_there:
+            response.background = BackgroundTask(self.hot.put, name, reply)
+
+    async def _shared_reply(self, name: bytes, now: Revision) -> LookupReply | None:
         hot = self.hot
         if hot is None or not hot.are_there:
             return None
         return await self._questions.ask(lambda: hot.get(name, now))
-
-    def share(self, response: Response, name: bytes, reply: LookupReply) -> None:
-        """Keeps a reply for other replicas once it was sent."""
-        if self.hot is not None and self.hot.are_there:
-            response.background = BackgroundTask(self.hot.put, name, reply)

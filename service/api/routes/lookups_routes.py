@@ -45,18 +45,13 @@ class _RememberingRoute(APIRoute):
             desk: LookupDesk = request.app.state.lookups
             name = RememberedAnswers.name(await request.body())
             now = await desk.revision()
-            reply = desk.remembered.get(name, now)
-            if reply is None:
-                reply = await desk.shared_reply(name, now)
-                if reply is None:
-                    response = await look_up(request)
-                    reply = request.state.lookup_reply
-                    desk.share(response, name, reply)
-                else:
-                    response = _response(reply)
-                desk.remembered.put(name, reply)
-            else:
+            reply = await desk.known_reply(name, now)
+            if reply is not None:
                 response = _response(reply)
+            else:
+                response = await look_up(request)
+                reply = request.state.lookup_reply
+                desk.keep(response, name, reply)
             if reply.counted:
                 desk.counter.count(reply.pipeline, reply.tally)
             return response
