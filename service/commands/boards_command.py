@@ -21,7 +21,7 @@ from tunebook.service.board_documents import (
     board_classes,
 )
 from tunebook.service.board_texts import BOARD_COLUMNS, class_line, note
-from tunebook.service.commands.class_target import asked_boards
+from tunebook.service.commands.completed_target import asked_boards
 from tunebook.service.commands.options import (
     AsJson,
     DatabaseUrl,

@@ -12,7 +12,7 @@ from pydantic import BaseModel
 from tunebook.cache.errors import ExitCode
 from tunebook.cache.misses import LookupAnswer, ScheduleMissError
 from tunebook.cache.remote.miss_documents import MissDocument, miss_document
-from tunebook.service.commands.class_target import completed_target
+from tunebook.service.commands.completed_target import completed_target
 from tunebook.service.commands.models import choose, open_model
 from tunebook.service.commands.options import (
     AcceptEmulated,

@@ -17,7 +17,7 @@ from tunebook.cache.errors import ExitCode, TunebookError
 from tunebook.cache.misses import LookupAnswer, Miss, MissGroup, groups
 from tunebook.cache.remote.miss_documents import MissDocument, miss_document
 from tunebook.service.commands.checked_models import CheckedModel, Question, ask, checked_model
-from tunebook.service.commands.class_target import completed_target
+from tunebook.service.commands.completed_target import completed_target
 from tunebook.service.commands.github_annotations import annotation, runs_on_github
 from tunebook.service.commands.options import (
     AcceptEmulated,

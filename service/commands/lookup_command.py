@@ -13,7 +13,7 @@ from tunebook.cache.errors import ExitCode, UsageError
 from tunebook.cache.misses import LookupAnswer, ScheduleMissError
 from tunebook.cache.records import Schedule
 from tunebook.cache.remote.miss_documents import MissDocument, miss_document
-from tunebook.service.commands.class_target import completed_target
+from tunebook.service.commands.completed_target import completed_target
 from tunebook.service.commands.explanation import (
     Near,
     NearDocument,

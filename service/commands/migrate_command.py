@@ -12,7 +12,7 @@ from rich.table import Table
 from tunebook.cache.errors import ExitCode
 from tunebook.cache.misses import Miss, ScheduleMissError
 from tunebook.cache.remote.miss_documents import MissDocument, miss_document
-from tunebook.service.commands.class_target import completed_target
+from tunebook.service.commands.completed_target import completed_target
 from tunebook.service.commands.models import given_choices, mending_options
 from tunebook.service.commands.options import (
     AsJson,

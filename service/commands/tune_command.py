@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from tunebook.cache.errors import UsageError
-from tunebook.service.commands.class_target import completed_target
+from tunebook.service.commands.completed_target import completed_target
 from tunebook.service.commands.models import given_choices
 from tunebook.service.commands.options import (
     AsJson,

@@ -17,7 +17,7 @@ from tunebook.cache.errors import (
     ServerError,
     UnreachableError,
 )
-from tunebook.service.class_targets import KnownClass, told_cores
+from tunebook.service.known_classes import KnownClass, told_cores
 from tunebook.service.nights.documents import (
     BoardClassDocument,
     BudgetDocument,

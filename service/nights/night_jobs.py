@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 from tunebook.cache.errors import ModelError
 from tunebook.cache.queue.submissions import is_emulated
-from tunebook.service.class_targets import KnownClass
 from tunebook.service.given_targets import HOST, this_machine
 from tunebook.service.input_shapes import shapes_text
+from tunebook.service.known_classes import KnownClass
 from tunebook.service.model_digest import file_digest
 from tunebook.service.nights.documents import JobDocument
 from tunebook.service.nights.night_file import NightFile, NightTarget, WantedJob

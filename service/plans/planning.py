@@ -12,7 +12,7 @@ from tunebook.cache.errors import BudgetError
 from tunebook.cache.queue.planning import KnownTasks, MeasuredRate, TasksFrom
 from tunebook.cache.store import Store
 from tunebook.cache.targets import MissingCoresError
-from tunebook.service.class_targets import KnownClass, known_class
+from tunebook.service.known_classes import KnownClass, known_class
 from tunebook.service.plans.plan_documents import (
     ClassDocument,
     DemandDocument,

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from tunebook.cache.errors import TargetError
-from tunebook.service.class_targets import KnownClass
 from tunebook.service.given_targets import HOST
+from tunebook.service.known_classes import KnownClass
 
 
 def job_target(spelling: str | None, board_class: KnownClass) -> str:

@@ -23,7 +23,6 @@ from tunebook.cache.likeness import UNKNOWN, Likeness, LookupHints
 from tunebook.cache.remote.lookup_documents import LookupDocument
 from tunebook.cache.targets import canonical_target
 from tunebook.service.api.problems.problems import Problem, ProblemDocument
-from tunebook.service.class_targets import KnownClass
 from tunebook.service.given_documents import GivenDocument, at_most
 from tunebook.service.given_fields import (
     EXAMPLE_DIGEST,
@@ -34,6 +33,7 @@ from tunebook.service.given_fields import (
     TargetText,
 )
 from tunebook.service.input_shapes import Shapes
+from tunebook.service.known_classes import KnownClass
 
 # A part of a key: one line, without what separates the parts.
 _PART = r"^[^\x00-\x1f\x7f|]*$"

@@ -9,7 +9,7 @@ from typing import Annotated
 from fastapi import APIRouter, Depends, Request
 
 from tunebook.cache.board_names import board_address
-from tunebook.service.api.documents.report_models import (
+from tunebook.service.api.documents.board_models import (
     BoardPath,
     ClassPath,
     DefaultsSubmission,
@@ -25,7 +25,7 @@ router = APIRouter(tags=["boards"])
 Admin = Annotated[Token, Depends(require(Role.ADMIN))]
 
 
-async def board_agent(
+async def token_for_board(
     request: Request, token: Annotated[Token, Depends(require(Role.BOARD))]
 ) -> Token:
     """The token of the board that the address names, or of an administrator."""
@@ -52,7 +52,7 @@ def report_board(
     name: BoardPath,
     report: ReportSubmission,
     store: StoreOf,
-    token: Annotated[Token, Depends(board_agent)],
+    token: Annotated[Token, Depends(token_for_board)],
 ) -> OrdersDocument:
     """What a board's agent says of it, in place of what it said before. The token of a board is for
     that board alone. The first report of a class with a triple sets the class's defaults where

@@ -23,9 +23,9 @@ from tunebook.service.api.documents.job_targets import job_target
 from tunebook.service.api.documents.pagination import DEFAULT_LIMIT, Cursor, Cursors, Limit, Page
 from tunebook.service.api.guards.dependencies import Reader, StoreOf, Submitter, get_model_files
 from tunebook.service.api.problems.problems import Problem
-from tunebook.service.class_targets import known_class
 from tunebook.service.given_fields import BoardClass, Digest, Name, TargetText
 from tunebook.service.input_shapes import shapes_text
+from tunebook.service.known_classes import known_class
 from tunebook.tuner.splitting.choices import Choices
 
 router = APIRouter(tags=["jobs"])

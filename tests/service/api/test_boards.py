@@ -25,7 +25,7 @@ from tunebook.cache.boards.board_reports import (
     ClassDefaults,
 )
 from tunebook.cache.store import Store
-from tunebook.service.api.documents.report_models import ReportSubmission
+from tunebook.service.api.documents.board_models import ReportSubmission
 
 MakeClient = Callable[..., TestClient]
 ProblemOf = Callable[[Any], str]

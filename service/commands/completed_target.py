@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 from tunebook.cache.boards.board_reports import ClassDefaults
 from tunebook.cache.errors import UsageError
 from tunebook.cache.storage.database import parse_url
-from tunebook.service.class_targets import KnownClass
 from tunebook.service.commands.options import open_store
 from tunebook.service.given_targets import HOST
+from tunebook.service.known_classes import KnownClass
 
 if TYPE_CHECKING:
     from tunebook.service.board_documents import BoardClasses
