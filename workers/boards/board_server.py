@@ -636,7 +636,7 @@ class _SessionFolder:
         return str(self._folder / name)
 
     def keep(self, name: str, content: bytes) -> None:
-        """Stores a file that the client sends. Raises RuntimeError where there is no room for it."""
+        """Stores a file of the client's. Raises RuntimeError where there is no room for it."""
         try:
             (self._folder / name).write_bytes(content)
         except OSError as error:
