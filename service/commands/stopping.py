@@ -9,14 +9,16 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-_SIGNALS = (signal.SIGTERM, signal.SIGINT)
+_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
 @contextmanager
 def stop_when_told(*, until_input_ends: bool = False) -> Iterator[threading.Event]:
-    """An event that is set by SIGTERM and Ctrl-C, or when whoever holds our input is gone."""
+    """An event that is set by SIGTERM, Ctrl-C and the end of our terminal, or when whoever holds
+    our input is gone. What is ignored, as by nohup, stays so."""
     stop = threading.Event()
-    before = {number: signal.signal(number, lambda *_: stop.set()) for number in _SIGNALS}
+    heard = [one for one in _SIGNALS if signal.getsignal(one) is not signal.SIG_IGN]
+    before = {number: signal.signal(number, lambda *_: stop.set()) for number in heard}
     if until_input_ends:
         threading.Thread(target=_follow_input, args=(stop,), daemon=True).start()
     try:
