@@ -28,6 +28,16 @@ def own_class(key: str) -> str:
     return key.removesuffix(_QUARANTINE)
 
 
+def check_own_class(board_class: str) -> None:
+    """Raises UsageError for what boards in quarantine are called at the tracker, which is no class
+    of its own: nothing but their reference is measured there."""
+    if own_class(board_class) != board_class:
+        raise UsageError(
+            f"{board_class[:LONGEST_NAME]} is what boards in quarantine are called at the tracker, "
+            f"and no class; name {own_class(board_class)[:LONGEST_NAME]}"
+        )
+
+
 def is_board_name(name: str) -> bool:
     """Whether a board can be called so: one printable line that can be a part of an address."""
     return (
@@ -52,3 +62,4 @@ def check_board_address(text: str) -> None:
             f"{text[: 2 * LONGEST_NAME]!r} names no board; give its class and its own name as "
             "CLASS/BOARD, such as rpi4b/rpi4b-1"
         )
+    check_own_class(board_class)

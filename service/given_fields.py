@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from pydantic import Field, StringConstraints
+from pydantic import AfterValidator, Field, StringConstraints
 
-from tunebook.cache.board_names import CLASS_PATTERN
+from tunebook.cache.board_names import CLASS_PATTERN, check_own_class
+from tunebook.cache.errors import UsageError
 from tunebook.cache.work import UNLIMITED_TRIALS
 
 # No database stores NUL, and what is one line is shown in lines.
@@ -24,9 +25,20 @@ Digest = Annotated[
     Field(description="The SHA-256 of a model file, in lower-case hexadecimal."),
 ]
 Name = Annotated[str, StringConstraints(max_length=200, pattern=ONE_LINE)]
+
+
+def _own_class(board_class: str) -> str:
+    try:
+        check_own_class(board_class)
+    except UsageError as error:
+        raise ValueError(str(error)) from None
+    return board_class
+
+
 BoardClass = Annotated[
     str,
     StringConstraints(pattern=CLASS_PATTERN),
+    AfterValidator(_own_class),
     Field(
         description="The key under which boards are registered: `local` for the machine of the "
         "coordinator's own worker, `emulated-aarch64`, or the name of a class at the tracker."

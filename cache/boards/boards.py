@@ -6,7 +6,7 @@ import logging
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tunebook.cache.board_names import own_class
+from tunebook.cache.board_names import check_own_class
 from tunebook.cache.boards import references, stored_defaults, stored_reports, suspects
 from tunebook.cache.boards.board_reports import (
     BoardOrders,
@@ -14,7 +14,6 @@ from tunebook.cache.boards.board_reports import (
     BoardState,
     ClassDefaults,
 )
-from tunebook.cache.errors import UsageError
 from tunebook.cache.records import Measurement, Record
 from tunebook.cache.storage.database import Database
 
@@ -36,11 +35,7 @@ class Boards:
         """Keeps a board's report; the first one of a class that tells a triple sets the class's
         defaults where there are none. Raises UsageError for the class of those in quarantine, and
         TargetError for cores, triple or processor that no target can have."""
-        if own_class(board_class) != board_class:
-            raise UsageError(
-                f"{board_class} is what boards in quarantine are called at the tracker; report as "
-                f"a board of class {own_class(board_class)}"
-            )
+        check_own_class(board_class)
         defaults = report.defaults()
         with self._database.writing() as session:
             quarantine = stored_reports.store_report(session, board_class, name, report)
@@ -71,7 +66,9 @@ class Boards:
 
     def set_defaults(self, board_class: str, defaults: ClassDefaults) -> ClassDefaults:
         """Sets the defaults of a class, there or not; gives them as they are stored. Raises
-        TargetError for what no target can have."""
+        UsageError for the class of those in quarantine, and TargetError for what no target can
+        have."""
+        check_own_class(board_class)
         checked = defaults.canonical()
         with self._database.writing() as session:
             stored_defaults.change_defaults(session, board_class, checked)

@@ -45,6 +45,7 @@ def test_boards_are_named_with_their_tracker_or_share_one(
         (["pi@nowhere"], None, "HOST:PORT"),
         (["local", "local"], None, "more than once"),
         ([], "192.0.2.1:9190", "--tracker needs --boards"),
+        (["pi.quarantined"], "192.0.2.1:9190", "name pi$"),
     ],
 )
 def test_boards_that_do_not_fit_together_are_refused(

@@ -107,6 +107,7 @@ def test_the_emulated_board_is_asked_for_by_name() -> None:
         ("rpi4", "h:1/path", "HOST:PORT"),
         ("rpi4", "me@h:1", "HOST:PORT"),
         ("rpi4", "[::1:9190", "HOST:PORT"),
+        ("rpi4.quarantined", "h:1", "name rpi4$"),
     ],
 )
 def test_options_that_do_not_fit_together_are_refused(

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import replace
 
+from tunebook.cache.board_names import check_own_class
 from tunebook.cache.errors import BoardError, TunebookError, UsageError
 from tunebook.cache.queue.fleet import ServedBoard
 from tunebook.cache.queue.submissions import is_emulated
@@ -179,6 +180,7 @@ def _board_class(text: str, tracker: str | None, cores: int | None) -> BoardClas
     name, at, place = text.partition("@")
     if not name or (at and not place):
         raise UsageError(f"--boards takes CLASS or CLASS@HOST:PORT, not {text!r}")
+    check_own_class(name)
     if at or (tracker is not None and name not in (LOCAL_BOARD_CLASS, EMULATED_CLASS)):
         return _remote(name, parse_tracker(place or tracker or ""))
     if name == LOCAL_BOARD_CLASS:

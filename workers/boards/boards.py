@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import psutil
 
+from tunebook.cache.board_names import check_own_class
 from tunebook.cache.errors import BoardError, UsageError
 from tunebook.cache.queue.submissions import is_emulated
 from tunebook.cache.targets import MissingCoresError, Target
@@ -70,6 +71,7 @@ def plan_boards(target: Target, boards: str | None, tracker: str | None) -> Boar
     if tracker is not None:
         if boards is None:
             raise UsageError("--tracker needs --boards CLASS: the boards to use at that tracker")
+        check_own_class(boards)
         address = parse_tracker(tracker)
         misfit = why_none_fits(target, boards, address, query_tracker(address).boards_of(boards))
         if misfit is not None:

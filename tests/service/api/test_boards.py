@@ -275,7 +275,10 @@ class TestUntrustedReports:
     def test_a_class_cannot_be_called_as_the_quarantine_of_another(
         self, admin: TestClient, problem_of: ProblemOf
     ) -> None:
-        answer = admin.put(address("rpi4.quarantined", "pi-1"), json=REPORT)
+        reported = admin.put(address("rpi4.quarantined", "pi-1"), json=REPORT)
+        assert (reported.status_code, problem_of(reported)) == (422, "usage")
+        defaults = {"num_cores": 4, "mtriple": "aarch64-linux-gnu"}
+        answer = admin.put("/api/v1/board-classes/rpi4.quarantined", json=defaults)
         assert (answer.status_code, problem_of(answer)) == (422, "usage")
 
     @settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))

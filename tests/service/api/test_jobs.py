@@ -120,6 +120,7 @@ class TestSubmitting:
             ({"layout": "CHWN"}, 422, "invalid", "body.layout"),
             ({"name": "two\nlines"}, 422, "invalid", "body.name"),
             ({"board_class": "../etc"}, 422, "invalid", "body.board_class"),
+            ({"board_class": "rpi5.quarantined"}, 422, "invalid", "body.board_class"),
             ({"trials": 100}, 422, "invalid", "body.trials"),
         ],
     )

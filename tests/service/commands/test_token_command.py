@@ -82,6 +82,7 @@ def test_a_revoked_token_is_good_for_nothing(
         (["create", "x", "--role", "king"], ExitCode.USAGE),
         (["create", "x", "--role", "board"], ExitCode.USAGE),
         (["create", "x", "--board", "rpi4/pi-1"], ExitCode.USAGE),
+        (["create", "x", "--role", "board", "--board", "rpi4.quarantined/pi-1"], ExitCode.USAGE),
         (["revoke", "17"], ExitCode.FAILURE),
         (["revoke", "x"], ExitCode.USAGE),
     ],
