@@ -7,18 +7,15 @@ lose updates without an error. Faults of the database come out as one-line Datab
 
 from __future__ import annotations
 
-import os
 import re
 import sqlite3
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
-from urllib.parse import quote
 
 import platformdirs
-from sqlalchemy import Connection, Engine, PoolProxiedConnection, create_engine, event, select
+from sqlalchemy import Connection, Engine, PoolProxiedConnection, select
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 from sqlalchemy.orm import Session
@@ -29,10 +26,7 @@ from tunebook.cache.storage.announcements import announced
 from tunebook.cache.storage.database_faults import explain
 from tunebook.cache.storage.schema import HEAD, check_version, create_schema, is_empty, version_of
 from tunebook.cache.storage.server_engine import lift_statement_limit, server_engine
-
-BUSY_TIMEOUT_MS = 30_000
-_WRITES = "tunebook_writes"
-_CHANGES_SCHEMA = "tunebook_changes_schema"
+from tunebook.cache.storage.sqlite_engine import CHANGES_SCHEMA, WRITES, sqlite_engine
 
 
 def default_path() -> Path:
@@ -78,8 +72,8 @@ class Database:
         self.name = _name(url)
         self.is_file = engine.dialect.name == "sqlite"
         self._engine = engine
-        self._write_engine = engine.execution_options(**{_WRITES: True})
-        self._schema_engine = engine.execution_options(**{_WRITES: True, _CHANGES_SCHEMA: True})
+        self._write_engine = engine.execution_options(**{WRITES: True})
+        self._schema_engine = engine.execution_options(**{WRITES: True, CHANGES_SCHEMA: True})
         self._listener: Callable[[str, float], None] | None = None
         self._follower: Callable[[News], None] | None = None
         self._read_engine = engine
@@ -114,7 +108,7 @@ class Database:
     @classmethod
     def _connect(cls, url: URL, *, read_only: bool) -> Database:
         if url.drivername == "sqlite":
-            return cls(url, _sqlite_engine(url, read_only=read_only))
+            return cls(url, sqlite_engine(url, read_only=read_only))
         return cls(url, server_engine(url))
 
     @property
@@ -224,63 +218,3 @@ def _name(url: URL) -> str:
     if url.drivername == "sqlite":
         return url.database or ":memory:"
     return url.render_as_string(hide_password=True)
-
-
-def _sqlite_engine(url: URL, *, read_only: bool) -> Engine:
-    if not url.database or url.database == ":memory:":
-        raise DatabaseError("a database in memory cannot be shared; give the path of a file")
-    path = Path(url.database)
-    if read_only:
-        if not path.exists():
-            raise DatabaseError(f"there is no database at {path}; tune first, or give --db")
-        url = url.set(
-            database=f"file:{quote(str(path))}", query={"uri": "true", **_read_only_mode(path)}
-        )
-    else:
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise DatabaseError(
-                f"cannot create the folder {path.parent} for the database: {error.strerror}; "
-                "give another one with --db"
-            ) from None
-    engine = create_engine(url)
-    event.listen(engine, "connect", _prepare_read_only if read_only else _prepare)
-    event.listen(engine, "begin", _begin)
-    return engine
-
-
-def _read_only_mode(path: Path) -> dict[str, str]:
-    """SQLite needs to create `-shm` beside a WAL database even to read it; where it may not and
-    no log is left from a writer, the file can be read as it is."""
-    log = path.with_name(path.name + "-wal")
-    if not os.access(path.parent, os.W_OK) and not log.exists():
-        return {"mode": "ro", "immutable": "1"}
-    return {"mode": "ro"}
-
-
-def _prepare(connection: Any, _: Any) -> None:
-    _prepare_read_only(connection, _)
-    cursor = connection.cursor()
-    cursor.execute("PRAGMA journal_mode = WAL")
-    # In WAL mode this loses no committed transaction when a process dies, only on a power cut.
-    cursor.execute("PRAGMA synchronous = NORMAL")
-    cursor.close()
-
-
-def _prepare_read_only(connection: Any, _: Any) -> None:
-    # No transaction of the driver's own: `_begin` says which kind is wanted.
-    connection.isolation_level = None
-    cursor = connection.cursor()
-    cursor.execute(f"PRAGMA busy_timeout = {BUSY_TIMEOUT_MS}")
-    cursor.execute("PRAGMA foreign_keys = ON")
-    cursor.close()
-
-
-def _begin(connection: Connection) -> None:
-    options = connection.get_execution_options()
-    if options.get(_CHANGES_SCHEMA, False):
-        # A table that is altered is copied and dropped while others refer to it; inside of a
-        # transaction this could not be said any more.
-        connection.exec_driver_sql("PRAGMA foreign_keys = OFF")
-    connection.exec_driver_sql("BEGIN IMMEDIATE" if options.get(_WRITES, False) else "BEGIN")
