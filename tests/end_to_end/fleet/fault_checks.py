@@ -12,7 +12,7 @@ from fleet_database import BudgetNow, SlotsNow
 from running_fleet import BOARDS, Fleet
 from sqlalchemy.exc import SQLAlchemyError
 
-TRIALS = 20
+TRIALS = 18
 
 
 @dataclass(frozen=True)
