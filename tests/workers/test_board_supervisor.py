@@ -5,9 +5,14 @@ from __future__ import annotations
 import os
 import shutil
 import signal
+import socket
+import struct
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import pytest
+from tvm.rpc import base as rpc
 
 from tunebook.cache.errors import BoardError
 from tunebook.tuner.trials.trials import BoardAddress
@@ -136,3 +141,31 @@ def test_a_servers_log_does_not_fill_the_board(eventually, monkeypatch) -> None:
         eventually(lambda: log.exists(), "it grows")
         eventually(lambda: log.stat().st_size == 0, "it is begun anew")
         supervisor.stop()
+
+
+def test_another_machines_board_of_that_name_is_told_of(supervised, eventually, caplog) -> None:
+    """As one has that was made from a copy of this one's card."""
+    twin = {"name": "pi-3", "boot": "another"}
+    with (
+        _registered(supervised.tracker, "pi", "192.0.2.7", {**twin, "name": "pi-4"}),
+        _registered(supervised.tracker, "pi4", "192.0.2.8", twin),
+        # Itself before its machine's last start.
+        _registered(supervised.tracker, "pi", "127.0.0.1", twin),
+        _registered(supervised.tracker, "pi.quarantined", "192.0.2.9", twin),
+    ):
+        eventually(lambda: "called pi-3 too" in caplog.text, "it is told of")
+    assert "another board at 192.0.2.9" in caplog.text
+
+
+@contextmanager
+def _registered(
+    tracker: TrackerAddress, board_class: str, host: str, told: dict[str, str]
+) -> Iterator[None]:
+    """A server of another machine, as the tracker has it."""
+    with socket.create_connection((tracker.host, tracker.port)) as connection:
+        connection.sendall(struct.pack("<i", rpc.RPC_TRACKER_MAGIC))
+        rpc.recvall(connection, struct.calcsize("<i"))
+        info = {"key": f"server:{board_class}", "addr": [host, 9090], "tunebook": told}
+        rpc.sendjson(connection, [rpc.TrackerCode.UPDATE_INFO, info])
+        rpc.recvjson(connection)
+        yield

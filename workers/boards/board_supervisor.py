@@ -21,6 +21,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from tunebook.cache.board_names import own_class
 from tunebook.cache.errors import BoardError
 from tunebook.workers.boards.board_server import signal_name, user_and_group
 from tunebook.workers.boards.child_processes import log_tail, start_child, stop_child
@@ -118,6 +119,7 @@ class BoardSupervisor:
         self._gives_up = False
         self._gave_up = threading.Event()
         self._tracker_lost = False
+        self._has_namesake = False
         self._thread = threading.Thread(target=self._keep, name="board-supervisor", daemon=True)
         self._make_folders()
 
@@ -289,7 +291,23 @@ class BoardSupervisor:
         self._tracker_lost = False
         found = next((board for board in boards if board.server_id == server_id), None)
         self._stand(registered=found)
+        if found is not None:
+            self._look_for_namesake(found, boards)
         return found.beat if found else 0
+
+    def _look_for_namesake(self, ours: RegisteredBoard, boards: Sequence[RegisteredBoard]) -> None:
+        """Says in the log where another machine keeps a board of the same name, as one does that
+        was copied from the same card: records and drift tell boards apart by their names."""
+        other = next((board for board in boards if _is_namesake(board, ours)), None)
+        if other is not None and not self._has_namesake:
+            _log.warning(
+                "another board at %s is called %s too, and records cannot tell them apart; give "
+                "one of them another --name",
+                other.host,
+                ours.name,
+                extra=self._told,
+            )
+        self._has_namesake = other is not None
 
     def _stand(self, **now: Any) -> None:
         before, self._standing = self._standing, replace(self._standing, **now)
@@ -324,3 +342,14 @@ class BoardSupervisor:
         with suppress(OSError), self._log.open("a") as log:
             log.write(f"{text}\n")
         self._stand(fault=text)
+
+
+def _is_namesake(board: RegisteredBoard, ours: RegisteredBoard) -> bool:
+    """Whether it is a board of another machine, of the same class and name. At the same address it
+    may be this one before its last start, of which the tracker has not heard that it is gone."""
+    named_alike = (board.name, own_class(board.board_class)) == (
+        ours.name,
+        own_class(ours.board_class),
+    )
+    elsewhere = bool(board.boot) and board.boot != ours.boot and board.host != ours.host
+    return ours.name is not None and named_alike and elsewhere
