@@ -148,6 +148,12 @@ def test_a_library_is_imported_only_where_it_belongs(library: str, homes: set[st
     assert strays == set()
 
 
+def test_redis_is_spoken_to_in_one_folder_only() -> None:
+    found = imports_of(*(ROOT / "cache").rglob("*.py"))
+    speaking = {Path(file).parent for file, name in found if name.split(".")[0] == "redis"}
+    assert speaking == {Path("cache/live")}
+
+
 def test_what_runs_on_a_board_needs_no_tuner() -> None:
     files = [ROOT / "workers" / "boards" / name for name in BOARD_SIDE]
     files += (ROOT / "workers" / "agent").glob("*.py")
