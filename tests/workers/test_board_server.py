@@ -7,6 +7,9 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
+import time
+from contextlib import suppress
 
 import psutil
 import pytest
@@ -203,3 +206,19 @@ def test_a_tracker_does_not_gather_the_offers_of_all_time(kernel, in_use, eventu
         eventually(lambda: len(beats()) == 1, "and no longer as before")
         assert board.call(kernel("number++"), 41) == 42
         assert board.registered().pid == pid
+
+
+def test_whoever_sends_a_byte_at_a_time_holds_no_board_for_long() -> None:
+    def dribble() -> None:
+        with theirs, suppress(BrokenPipeError):
+            for _ in range(100):
+                theirs.sendall(b"0")
+                time.sleep(0.01)
+
+    ours, theirs = socket.socketpair()
+    dribbling = threading.Thread(target=dribble)
+    with ours:
+        dribbling.start()
+        with pytest.raises(TimeoutError):
+            board_server._receive(ours, 1000, time.monotonic() + 0.1)
+    dribbling.join()

@@ -528,8 +528,6 @@ class BoardServer:
     def _greet(self, match_key: str) -> Client | None:
         connection, peer = self._listener.accept()
         try:
-            # A peer that connects and stays silent must not hold the board.
-            connection.settimeout(HANDSHAKE_SECONDS)
             client = self._shake_hands(connection, match_key)
         except (OSError, ValueError, struct.error) as error:
             logger.warning("%s: handshake failed: %s", peer, error)
@@ -539,10 +537,11 @@ class BoardServer:
         return client
 
     def _shake_hands(self, connection: socket.socket, match_key: str) -> Client | None:
-        magic, length = struct.unpack("<ii", rpc.recvall(connection, 8))
+        deadline = time.monotonic() + HANDSHAKE_SECONDS
+        magic, length = struct.unpack("<ii", _receive(connection, 8, deadline))
         if magic != rpc.RPC_MAGIC or not 0 < length < 4096:
             return None
-        shown, *options = rpc.recvall(connection, length).decode("utf-8").split()
+        shown, *options = _receive(connection, length, deadline).decode("utf-8").split()
         if shown != f"client:{match_key}":
             connection.sendall(struct.pack("<i", rpc.RPC_CODE_MISMATCH))
             return None
@@ -643,6 +642,19 @@ class _SessionFolder:
             raise RuntimeError(
                 f"{FILE_NOT_KEPT}: {error.strerror}; make room where its temporary files lie"
             ) from None
+
+
+def _receive(connection: socket.socket, count: int, deadline: float) -> bytes:
+    """So many bytes, all of them by the deadline: whoever sends none, or one at a time, must not
+    hold the board. Raises OSError."""
+    received = b""
+    while len(received) < count:
+        connection.settimeout(max(0.001, deadline - time.monotonic()))
+        more = connection.recv(count - len(received))
+        if not more:
+            raise OSError("it hung up")
+        received += more
+    return received
 
 
 def _time_limit(options: Iterable[str]) -> float | None:
