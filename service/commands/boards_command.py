@@ -156,7 +156,19 @@ def _changed(
     if lacking:
         options = " and ".join(f"--{one.replace('_', '-')}" for one in sorted(lacking))
         raise UsageError(f"the board class {name} has no defaults yet; give {options} too")
-    return ClassDefaults(**merged)
+    after = ClassDefaults(**merged)
+    if before is not None and before.mcpu and "mcpu" not in changes:
+        _check_same_architecture(before, after)
+    return after
+
+
+def _check_same_architecture(before: ClassDefaults, after: ClassDefaults) -> None:
+    """Raises UsageError where a processor would stay that the other triple cannot have."""
+    if before.target.architecture != after.target.architecture:
+        raise UsageError(
+            f"-mcpu={before.mcpu} is a processor of {before.mtriple}; give --mcpu too, empty for "
+            "none"
+        )
 
 
 def _table(rows: list[tuple[BoardClassDocument, BoardDocument]]) -> Table:

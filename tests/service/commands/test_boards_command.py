@@ -236,6 +236,11 @@ class TestSettingAClass:
         changed = ["boards", "set-class", "rpi4b", "--num-cores", "2", "--json", *place]
         assert run(changed) == ExitCode.OK
         assert printed(capfd) == {**vars(DEFAULTS), "num_cores": 2}
+        other = ["boards", "set-class", "rpi4b", "--mtriple", "x86_64-linux-gnu", *place]
+        assert run(other) == ExitCode.USAGE
+        assert "-mcpu=cortex-a72 is a processor of aarch64-linux-gnu" in capfd.readouterr().err
+        assert run([*other, "--mcpu", ""]) == ExitCode.OK
+        assert store.boards.defaults("rpi4b") == ClassDefaults(2, "x86_64-linux-gnu")
 
     @pytest.mark.parametrize(
         ("arguments", "code", "said"),
