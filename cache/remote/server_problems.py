@@ -78,12 +78,9 @@ def problem_error(server: str, status: int, body: bytes) -> TunebookError:
         return _miss_error(server, problem)
     if kind in _ERRORS:
         return _ERRORS[kind](problem.detail or problem.title)
-    told = "; ".join(
-        [
-            problem.detail or problem.title,
-            *(f"{one.where}: {one.message}" for one in problem.errors[:_SHOWN_ERRORS]),
-        ]
-    )
+    fields = (f"{one.where}: {one.message}" for one in problem.errors[:_SHOWN_ERRORS])
+    # The detail is often the first of them.
+    told = "; ".join(dict.fromkeys([problem.detail or problem.title, *fields]))
     if status in (_UNAUTHORIZED, _FORBIDDEN):
         told += "; give one in TUNEBOOK_TOKEN"
     return _error(status)(f"{server} refuses: {told}")

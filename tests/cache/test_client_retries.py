@@ -288,6 +288,18 @@ def test_a_coordinator_that_does_not_listen_is_named() -> None:
             ServerError,
             "bad; body.x: no",
         ),
+        (
+            Answer(
+                422,
+                {
+                    "type": "/problems/invalid",
+                    "detail": "body.x: no",
+                    "errors": [{"where": "body.x", "message": "no"}],
+                },
+            ),
+            ServerError,
+            "refuses: body.x: no$",
+        ),
         (Answer(403, {"type": "/problems/forbidden", "detail": "role read"}), ServerError, "role"),
         (Answer(404, "<html>nothing here</html>"), ServerError, "no reason"),
         (Answer(500, {"type": "/problems/unexpected", "detail": "x"}), ServerError, "refuses"),
