@@ -10,7 +10,6 @@ change.
 
 from __future__ import annotations
 
-from concurrent.futures import Future
 from dataclasses import replace
 from functools import cache
 
@@ -18,10 +17,10 @@ from tunebook.cache.errors import TunebookError
 from tunebook.cache.records import Measurement
 from tunebook.tuner.llvm_targets import resolve_target
 from tunebook.tuner.splitting.program import Program
-from tunebook.tuner.trials.build_pool import BuildPool
+from tunebook.tuner.trials.build_pool import BuildFuture, BuildPool
 from tunebook.tuner.trials.measuring import Measurer
 from tunebook.tuner.trials.own_programs import own_program
-from tunebook.tuner.trials.trials import BuildFailure, BuildRequest, BuiltLibrary
+from tunebook.tuner.trials.trials import BuildFailure, BuildRequest
 
 # It is timed as trials are, which what disturbs them disturbs too, but so many times: the median of
 # all repeats does not move when some of them are disturbed.
@@ -65,7 +64,7 @@ def reference_program() -> Program:
     return own_program(text, "reference", (_STEPS * width,), (width,), operations)
 
 
-def build_reference(pool: BuildPool, mtriple: str) -> Future[BuiltLibrary | BuildFailure]:
+def build_reference(pool: BuildPool, mtriple: str) -> BuildFuture:
     """Begins to build it for an architecture, and no CPU of it in particular.
 
     Raises TargetError for a triple that LLVM does not know.
@@ -74,9 +73,7 @@ def build_reference(pool: BuildPool, mtriple: str) -> Future[BuiltLibrary | Buil
     return pool.submit(BuildRequest(reference_program().tir, target, None))
 
 
-def measure_reference(
-    measurer: Measurer, build: Future[BuiltLibrary | BuildFailure]
-) -> Measurement:
+def measure_reference(measurer: Measurer, build: BuildFuture) -> Measurement:
     """Times it as a trial is timed, some times, which takes a board a fifth of a second.
 
     Whatever goes wrong on the board is in the Measurement. Raises TunebookError where it does not

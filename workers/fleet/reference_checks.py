@@ -6,16 +6,17 @@ from __future__ import annotations
 import logging
 import math
 import threading
-from concurrent.futures import CancelledError, Future
+from concurrent.futures import CancelledError
 from dataclasses import dataclass
 
 from tunebook.cache.board_names import own_class
 from tunebook.cache.errors import TunebookError
 from tunebook.cache.records import Measurement
 from tunebook.cache.store import Store
+from tunebook.tuner.trials.build_pool import BuildFuture
 from tunebook.tuner.trials.measuring import Measurer
 from tunebook.tuner.trials.reference_kernel import build_reference, measure_reference
-from tunebook.tuner.trials.trials import BuildFailure, BuiltLibrary, OpenedBoard
+from tunebook.tuner.trials.trials import OpenedBoard
 from tunebook.workers.fleet.shared_builds import SharedBuilds
 
 _log = logging.getLogger(__name__)
@@ -56,7 +57,7 @@ class ReferenceChecks:
         self._builds = builds
         self.times = times or ReferenceTimes()
         self._lock = threading.Lock()
-        self._kernels: dict[str, Future[BuiltLibrary | BuildFailure]] = {}
+        self._kernels: dict[str, BuildFuture] = {}
 
     def why_not(self, board: OpenedBoard, measurer: Measurer) -> str | None:
         """Why a board is not to be used now, None where it is: it is in quarantine, and did not
@@ -109,7 +110,7 @@ class ReferenceChecks:
         _log.info("a reference was measured", extra={**told, "milliseconds": milliseconds})
         return measured
 
-    def _kernel(self, board: OpenedBoard) -> Future[BuiltLibrary | BuildFailure] | None:
+    def _kernel(self, board: OpenedBoard) -> BuildFuture | None:
         mtriple = board.mtriple
         if not mtriple:
             defaults = self._store.boards.defaults(own_class(board.board_class))

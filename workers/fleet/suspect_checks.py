@@ -15,12 +15,13 @@ from tunebook.cache.records import ErrorClass, Record
 from tunebook.cache.targets import Target
 from tunebook.tuner.compiler import compiler_text
 from tunebook.tuner.llvm_targets import resolve_target
-from tunebook.tuner.trials.trials import BuildFailure, BuildRequest, BuiltLibrary
+from tunebook.tuner.trials.build_pool import BuildFuture
+from tunebook.tuner.trials.trials import BuildFailure, BuiltLibrary
 from tunebook.workers.boards.board_classes import BoardClass
 from tunebook.workers.fleet.fleet_context import FleetContext
 from tunebook.workers.fleet.open_workbenches import OpenWorkbench, OpenWorkbenches
 from tunebook.workers.rounds.log_members import members_of
-from tunebook.workers.rounds.running_round import Build, discard
+from tunebook.workers.rounds.running_round import discard
 
 _log = logging.getLogger(__name__)
 
@@ -98,10 +99,11 @@ class SuspectChecks:
                 self._left_out.update(record.id for record in records)
 
     def _measure_on(self, one: OpenWorkbench, records: Sequence[Record]) -> None:
-        bench, builds = one.bench, dict[Build, Record]()
+        bench, builds = one.bench, dict[BuildFuture, Record]()
         try:
             with bench.machine.working():
-                builds.update({_build(one, record): record for record in records})
+                for record in records:
+                    builds[bench.build(record.key, record.candidate)] = record
                 if bench.board.shares_host:
                     wait(builds)
             with bench.machine.measuring():
@@ -140,10 +142,3 @@ class SuspectChecks:
         was = {"was_board": record.measurement.board, "was_seconds": record.measurement.seconds}
         _log.info("a suspect record was measured again", extra={**told, **figures, **was})
         return True
-
-
-def _build(one: OpenWorkbench, record: Record) -> Build:
-    candidate, key = record.candidate, record.key
-    tir = one.bench.programs.program(key).tir
-    request = BuildRequest(tir, key.target, candidate.trace, candidate.module_hash)
-    return one.bench.builds.submit(request)

@@ -11,10 +11,11 @@ from dataclasses import dataclass, replace
 
 from tunebook.cache.records import ErrorClass, Measurement
 from tunebook.cache.store import Store
+from tunebook.tuner.trials.build_pool import BuildFuture
 from tunebook.tuner.trials.measuring import Measurer
 from tunebook.tuner.trials.trials import BuildFailure, BuiltLibrary
 from tunebook.workers.rounds.round_watch import RoundWatch
-from tunebook.workers.rounds.running_round import Build, RunningRound, RunningTrial
+from tunebook.workers.rounds.running_round import RunningRound, RunningTrial
 from tunebook.workers.rounds.supply import UnderWay, open_trials
 from tunebook.workers.rounds.workbench import Workbench
 
@@ -44,7 +45,7 @@ class BatchTrials:
         self._watch = watch
         self._under_way = under_way
         self._ended: queue.SimpleQueue[_Ended] = queue.SimpleQueue()
-        self._building: dict[Build, RunningTrial] = {}
+        self._building: dict[BuildFuture, RunningTrial] = {}
         self._measuring: dict[Future[Measurement], RunningTrial] = {}
         self._lock = threading.Lock()
         self._left = 0
@@ -52,7 +53,7 @@ class BatchTrials:
         self._failure: BaseException | None = None
         self._given_up = False
 
-    def add(self, one: RunningRound, builds: Mapping[Build, RunningTrial]) -> None:
+    def add(self, one: RunningRound, builds: Mapping[BuildFuture, RunningTrial]) -> None:
         """Measures what is being built for a round, or was."""
         self._rounds.append(one)
         self._left += len(builds)
@@ -118,7 +119,7 @@ class BatchTrials:
 
     # --- in the threads of builds and boards -----------------------------------------------------
 
-    def _built(self, build: Build) -> None:
+    def _built(self, build: BuildFuture) -> None:
         trial = self._building[build]
         try:
             built = build.result()

@@ -9,10 +9,10 @@ from collections.abc import Sequence
 from tunebook.cache.keys import ScheduleKey
 from tunebook.cache.store import Store
 from tunebook.tuner.splitting.program import Program, describe
-from tunebook.tuner.trials.build_pool import BuildPool
+from tunebook.tuner.trials.build_pool import BuildFuture, BuildPool
 from tunebook.tuner.trials.trials import BuildFailure, BuildRequest, BuiltLibrary
 from tunebook.workers.rounds.log_members import members_of
-from tunebook.workers.rounds.running_round import Build, discard
+from tunebook.workers.rounds.running_round import discard
 
 _log = logging.getLogger(__name__)
 
@@ -25,7 +25,7 @@ class Programs:
         self._builds = builds
         self._programs: dict[ScheduleKey, Program] = {}
         self._lock = threading.Lock()
-        self._pending: dict[ScheduleKey, Build] = {}
+        self._pending: dict[ScheduleKey, BuildFuture] = {}
 
     def program(self, key: ScheduleKey) -> Program:
         """The task's program."""

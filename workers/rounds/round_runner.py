@@ -10,14 +10,14 @@ from typing import TypeVar
 
 from tunebook.cache.errors import LeaseLostError
 from tunebook.cache.keys import ScheduleKey
-from tunebook.cache.records import Candidate, ErrorClass, Record
+from tunebook.cache.records import ErrorClass
 from tunebook.cache.store import ClaimedRound, Slot, Store
 from tunebook.tuner.freed_memory import give_freed_memory_back
+from tunebook.tuner.trials.build_pool import BuildFuture
 from tunebook.tuner.trials.measuring import Measurer
 from tunebook.tuner.trials.target_boards import result_of
 from tunebook.tuner.trials.trials import (
     BuildFailure,
-    BuildRequest,
     BuiltLibrary,
     VerificationResult,
 )
@@ -26,7 +26,7 @@ from tunebook.workers.rounds.lease import Lease, held_leases
 from tunebook.workers.rounds.log_members import members_of
 from tunebook.workers.rounds.proposals import Proposer
 from tunebook.workers.rounds.round_watch import RoundWatch
-from tunebook.workers.rounds.running_round import Build, RunningRound, RunningTrial, discard
+from tunebook.workers.rounds.running_round import RunningRound, RunningTrial, discard
 from tunebook.workers.rounds.shared_time import SharedTime
 from tunebook.workers.rounds.supply import Supply, UnderWay, open_trials
 from tunebook.workers.rounds.workbench import Workbench
@@ -76,7 +76,7 @@ class RoundRunner:
 
         Raises BoardError when no board can be had; what was measured is stored by then.
         """
-        builds: dict[Build, RunningTrial] = {}
+        builds: dict[BuildFuture, RunningTrial] = {}
         with ExitStack() as ends:
             passed = ends.enter_context(self._shared_time.working())
             if leases is None:
@@ -144,7 +144,10 @@ class RoundRunner:
     # --- making --------------------------------------------------------------------------------
 
     def _make(
-        self, rounds: Sequence[RunningRound], builds: dict[Build, RunningTrial], trials: BatchTrials
+        self,
+        rounds: Sequence[RunningRound],
+        builds: dict[BuildFuture, RunningTrial],
+        trials: BatchTrials,
     ) -> None:
         """Searches and builds; where the boards are others, what is built is measured meanwhile."""
         alone = self._bench.board.shares_host
@@ -161,12 +164,12 @@ class RoundRunner:
             for one, its_builds in zip(rounds, of_rounds, strict=True):
                 trials.add(one, its_builds)
 
-    def _start_builds(self, one: RunningRound) -> dict[Build, RunningTrial]:
+    def _start_builds(self, one: RunningRound) -> dict[BuildFuture, RunningTrial]:
         if one.is_over(self._watch):
             return {}
         slots = self._unless_lost(one, self._slots) or ()
         return {
-            self._build(one.key, slot.candidate): RunningTrial(one, slot)
+            self._bench.build(one.key, slot.candidate): RunningTrial(one, slot)
             for slot in slots
             if slot.record_id is None
         }
@@ -184,14 +187,9 @@ class RoundRunner:
         new = self._store.store_candidates(claimed.id, claimed.epoch, candidates)
         return (*claimed.slots, *new)
 
-    def _build(self, key: ScheduleKey, candidate: Candidate) -> Build:
-        tir = self._bench.programs.program(key).tir
-        request = BuildRequest(tir, key.target, candidate.trace, candidate.module_hash)
-        return self._bench.builds.submit(request)
-
-    def _wait_for(self, builds: Mapping[Build, RunningTrial]) -> None:
+    def _wait_for(self, builds: Mapping[BuildFuture, RunningTrial]) -> None:
         """Until all are built; those of rounds that are over are not begun any more."""
-        pending: Collection[Build] = builds.keys()
+        pending: Collection[BuildFuture] = builds.keys()
         while pending:
             pending = wait(pending, _LOOK_SECONDS).not_done
             for build in pending:
@@ -223,7 +221,10 @@ class RoundRunner:
             if reference is None:
                 _log.warning("%s: no unscheduled program to verify against", name, extra=told)
                 return
-            library = libraries.get(record.candidate.module_hash) or self._build_again(record)
+            library = (
+                libraries.get(record.candidate.module_hash)
+                or self._bench.build(record.key, record.candidate).result()
+            )
             if isinstance(library, BuildFailure):
                 # It was built before it was measured: this machine's fault, or another compiler's.
                 _log.warning("%s: not verified: %s", name, library.text, extra=told)
@@ -261,9 +262,6 @@ class RoundRunner:
                 return board.verify(library, reference, program)
 
         return result_of(self._bench.measurer.submit(compare, urgent=True))
-
-    def _build_again(self, record: Record) -> BuiltLibrary | BuildFailure:
-        return self._build(record.key, record.candidate).result()
 
     # --- ending --------------------------------------------------------------------------------
 

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterable
-from concurrent.futures import Future
 from dataclasses import dataclass, field
 
 from tunebook.cache.keys import ScheduleKey
 from tunebook.cache.records import Candidate, Measurement
 from tunebook.cache.store import ClaimedRound, Slot, TaskState
-from tunebook.tuner.trials.trials import BuildFailure, BuiltLibrary
+from tunebook.tuner.trials.build_pool import BuildFuture
+from tunebook.tuner.trials.trials import BuiltLibrary
 from tunebook.workers.rounds.lease import Lease
 from tunebook.workers.rounds.round_watch import RoundWatch
-
-Build = Future[BuiltLibrary | BuildFailure]
 
 
 @dataclass
@@ -96,14 +94,14 @@ class RunningTrial:
     slot: Slot
 
 
-def discard(builds: Iterable[Build]) -> None:
+def discard(builds: Iterable[BuildFuture]) -> None:
     """Removes what was built, and what still will be; what was not begun is not built any more."""
     for build in builds:
         build.cancel()
         build.add_done_callback(_remove)
 
 
-def _remove(build: Build) -> None:
+def _remove(build: BuildFuture) -> None:
     if not build.cancelled() and build.exception() is None:
         built = build.result()
         if isinstance(built, BuiltLibrary):

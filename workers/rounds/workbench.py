@@ -11,15 +11,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tunebook.cache.errors import BoardError, TunebookError
+from tunebook.cache.keys import ScheduleKey
+from tunebook.cache.records import Candidate
 from tunebook.cache.store import BoardPeak, Store
 from tunebook.cache.targets import Target
 from tunebook.tuner.search.allocation import RoundSizes
 from tunebook.tuner.trials.board_pool import BoardPool
-from tunebook.tuner.trials.build_pool import BuildPool
+from tunebook.tuner.trials.build_pool import BuildFuture, BuildPool
 from tunebook.tuner.trials.measuring import BoardCheck
 from tunebook.tuner.trials.peak import measure_peak
 from tunebook.tuner.trials.target_boards import TargetBoards, result_of
-from tunebook.tuner.trials.trials import BoardAddress
+from tunebook.tuner.trials.trials import BoardAddress, BuildRequest
 from tunebook.workers.boards.quiet_machine import QuietMachine
 from tunebook.workers.rounds.phase_times import PhaseClock
 from tunebook.workers.rounds.programs import Programs
@@ -65,6 +67,13 @@ class Workbench:
     machine: QuietMachine
     programs: Programs
     clock: PhaseClock
+
+    def build(self, key: ScheduleKey, candidate: Candidate) -> BuildFuture:
+        """Begins to build a candidate."""
+        tir = self.programs.program(key).tir
+        return self.builds.submit(
+            BuildRequest(tir, key.target, candidate.trace, candidate.module_hash)
+        )
 
     @contextmanager
     def on_board(self, took: Callable[[float, int], None] | None) -> Iterator[None]:
