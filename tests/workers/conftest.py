@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +16,8 @@ from tvm import rpc
 from tunebook.tuner.trials.trials import BoardAddress
 from tunebook.workers.boards.local_board import local_board
 from tunebook.workers.boards.tracker import RegisteredBoard, TrackerAddress, query_tracker
+
+sys.path.insert(0, str(Path(__file__).parent))
 
 HOST_COMPILER = "cc"
 AARCH64_COMPILER = "aarch64-linux-gnu-g++"

@@ -7,13 +7,13 @@ slowed down by as much as a test says, nor be relied on to stay as it is.
 from __future__ import annotations
 
 import sys
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from worker_in_a_thread import worker_in_a_thread
 
 from tunebook.cache.board_names import quarantine_class
 from tunebook.cache.boards.drift import FEWEST_RUNS
@@ -30,7 +30,7 @@ from tunebook.workers.boards.board_classes import board_classes
 from tunebook.workers.boards.board_supervisor import BoardSupervisor, ServerCommand
 from tunebook.workers.boards.host_server import host_server
 from tunebook.workers.boards.tracker import TrackerAddress, running_tracker
-from tunebook.workers.fleet.fleet_worker import FleetSettings, run_fleet_worker
+from tunebook.workers.fleet.fleet_worker import FleetSettings
 from tunebook.workers.fleet.reference_checks import ReferenceChecks, ReferenceTimes
 from tunebook.workers.fleet.shared_builds import SharedBuilds
 from tunebook.workers.rounds.workbench import WorkerSettings, open_build_pool
@@ -132,22 +132,11 @@ def measure_and_serve(store: Store, board: str, seconds: float) -> int:
 @contextmanager
 def working(store: Store, boards: Boards, tmp_path: Path) -> Iterator[None]:
     """A worker with nothing to do but to look after its boards."""
-    stop = threading.Event()
     work = replace(WorkerSettings.for_this_machine(board_timeout=20), processes=1)
     settings = FleetSettings(work, references=TIMES)
     classes = board_classes([LAB], str(boards.tracker))
-    worker = threading.Thread(
-        target=run_fleet_worker,
-        args=(store, ModelFiles(str(tmp_path / "models")), classes, settings),
-        kwargs={"stop": stop},
-    )
-    worker.start()
-    try:
+    with worker_in_a_thread(store, ModelFiles(str(tmp_path / "models")), classes, settings):
         yield
-    finally:
-        stop.set()
-        worker.join(60)
-        assert not worker.is_alive()
 
 
 @contextmanager

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,6 +10,7 @@ from types import ModuleType
 from typing import Any
 
 import pytest
+from worker_in_a_thread import worker_in_a_thread
 
 from tunebook.cache.model_files import ModelFiles
 from tunebook.cache.queue.fleet import ServedBoard
@@ -19,7 +19,7 @@ from tunebook.cache.store import BoardPeak, Store, TaskState
 from tunebook.tuner.llvm_targets import host_target
 from tunebook.workers.boards.board_classes import BoardClass, board_classes
 from tunebook.workers.boards.local_board import local_board
-from tunebook.workers.fleet.fleet_worker import FleetSettings, run_fleet_worker
+from tunebook.workers.fleet.fleet_worker import FleetSettings
 from tunebook.workers.rounds.proposals import SearchProposer
 from tunebook.workers.rounds.workbench import WorkerSettings
 
@@ -63,20 +63,9 @@ def submit(store: Store, models: ModelFiles, onnx_models: ModuleType, tmp_path: 
 
 @contextmanager
 def serving(store: Store, models: ModelFiles, board_class: BoardClass) -> Iterator[None]:
-    stop = threading.Event()
     settings = FleetSettings(WorkerSettings.for_this_machine(board_timeout=30))
-    worker = threading.Thread(
-        target=run_fleet_worker,
-        args=(store, models, [board_class], settings),
-        kwargs={"stop": stop},
-    )
-    worker.start()
-    try:
+    with worker_in_a_thread(store, models, [board_class], settings):
         yield
-    finally:
-        stop.set()
-        worker.join(60)
-        assert not worker.is_alive()
 
 
 def test_a_job_that_brings_the_search_down_fails_and_leaves_the_others_alone(

@@ -14,6 +14,7 @@ from types import ModuleType
 from typing import Any
 
 import pytest
+from worker_in_a_thread import worker_in_a_thread
 
 from tunebook.cache.model_files import ModelFiles
 from tunebook.cache.queue.fleet import ServedBoard
@@ -25,14 +26,14 @@ from tunebook.tuner.trials.measuring import Measurer
 from tunebook.tuner.trials.trials import BoardAddress
 from tunebook.workers.boards.board_classes import BoardClass
 from tunebook.workers.boards.board_supervisor import BoardSupervisor
-from tunebook.workers.boards.local_board import host_server
+from tunebook.workers.boards.host_server import host_server
 from tunebook.workers.boards.tracker import (
     RegisteredBoard,
     TrackerAddress,
     query_tracker,
     running_tracker,
 )
-from tunebook.workers.fleet.fleet_worker import FleetSettings, run_fleet_worker
+from tunebook.workers.fleet.fleet_worker import FleetSettings
 from tunebook.workers.rounds.workbench import WorkerSettings
 
 pytestmark = pytest.mark.slow
@@ -95,20 +96,9 @@ def serving(store: Store, folder: Path, tracker: TrackerAddress) -> Iterator[Non
         yield BoardAddress(tracker.host, tracker.port, RACK)
 
     boards = BoardClass(RACK, way, look, lambda _: None, on_this_machine=False)
-    stop = threading.Event()
     settings = FleetSettings(WorkerSettings.for_this_machine(board_timeout=30))
-    worker = threading.Thread(
-        target=run_fleet_worker,
-        args=(store, ModelFiles(str(folder / "models")), [boards], settings),
-        kwargs={"stop": stop},
-    )
-    worker.start()
-    try:
+    with worker_in_a_thread(store, ModelFiles(str(folder / "models")), [boards], settings):
         yield
-    finally:
-        stop.set()
-        worker.join(60)
-        assert not worker.is_alive()
 
 
 def there(tracker: TrackerAddress) -> tuple[RegisteredBoard, ...]:
