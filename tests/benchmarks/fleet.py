@@ -51,7 +51,7 @@ from tunebook.tuner.tvm_compat import load_cpu_intrinsics
 from tunebook.workers.boards.board_classes import BoardClass
 from tunebook.workers.boards.board_supervisor import BoardSupervisor, ServerCommand
 from tunebook.workers.boards.emulated_board import emulated_board
-from tunebook.workers.boards.local_board import host_server
+from tunebook.workers.boards.host_server import host_server
 from tunebook.workers.boards.tracker import TrackerAddress, query_tracker, running_tracker
 from tunebook.workers.commands.search_worker import SearchWorker
 from tunebook.workers.fleet.fleet_worker import FleetSettings, run_fleet_worker

@@ -21,7 +21,7 @@ from tunebook.tuner.trials.measuring import Measurer
 from tunebook.tuner.trials.target_boards import TargetBoards
 from tunebook.tuner.trials.trials import BoardAddress, BuiltLibrary, OpenedBoard
 from tunebook.workers.boards.board_supervisor import BoardSupervisor
-from tunebook.workers.boards.local_board import host_server
+from tunebook.workers.boards.host_server import host_server
 from tunebook.workers.boards.tracker import (
     RegisteredBoard,
     TrackerAddress,
