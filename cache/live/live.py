@@ -116,7 +116,8 @@ class Live:
         if self._link is None:
             return None
         found = self._link.call(TELL, lambda redis: redis.get(self._wakeups) or b"0")
-        return None if found is None else int(found)
+        # Others may write to it too.
+        return int(found) if found is not None and found.isdigit() else None
 
     def _woke(self) -> None:
         if self._sender is not None and self.is_up:

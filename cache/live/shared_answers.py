@@ -21,7 +21,8 @@ _SEAL_BYTES = hashlib.sha256().digest_size
 _PUT = """
 local revision = tonumber(ARGV[1])
 local kept = redis.call('HMGET', KEYS[1], 'revision', 'size')
-local stored, size = tonumber(kept[1] or '-1'), tonumber(kept[2] or '0')
+-- What is no number somebody else has written: it makes room.
+local stored, size = tonumber(kept[1] or '') or -1, tonumber(kept[2] or '') or 0
 if stored > revision then
   return 0
 end

@@ -16,9 +16,18 @@ local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
 local interval = tonumber(ARGV[1])
 local tolerance = tonumber(ARGV[2])
-local paid_off = math.max(tonumber(redis.call('GET', KEYS[1]) or '0'), now)
--- Nobody owes more than a burst, whatever happened to the clock.
-paid_off = math.min(paid_off, now + tolerance)
+local paid_off = now
+local stored = tonumber(redis.call('GET', KEYS[1]) or '0')
+if stored and stored > now then
+  paid_off = stored
+end
+if paid_off > now + tolerance then
+  -- Nobody owes more than a burst, whatever happened to the clock or was written by others. It is
+  -- stored, so that it is paid off from now on.
+  paid_off = now + tolerance
+  redis.call('SET', KEYS[1], string.format('%.3f', paid_off),
+             'PX', math.max(1, math.ceil(tolerance / 1000)))
+end
 local room = math.floor((now + tolerance - paid_off) / interval + 0.001)
 if room < 1 then
   return {0, math.ceil(paid_off + interval - now - tolerance)}

@@ -57,7 +57,10 @@ def test_the_end_of_a_worker_ends_its_wait() -> None:
 
 
 def test_a_ring_wakes_who_waits_in_another_process(
-    open_live: OpenLive, never: threading.Event, eventually: Eventually
+    open_live: OpenLive,
+    redis_server: RedisServer,
+    never: threading.Event,
+    eventually: Eventually,
 ) -> None:
     one, other = open_live(), open_live()
     # What rang while they came up.
@@ -67,6 +70,8 @@ def test_a_ring_wakes_who_waits_in_another_process(
     eventually(lambda: one.counts.rings == {SENT: 1}, "it was sent")
     assert other.counts.rings == {HEARD: 1}
     eventually(lambda: (one.wakeups() or 0) >= 1, "it was counted for all to see")
+    redis_server.ask("SET", "tunebook:here:wakeups", "what others wrote")
+    assert one.wakeups() is None
 
 
 def test_while_redis_is_away_it_rings_here_and_workers_look_more_often(

@@ -100,6 +100,15 @@ def test_they_take_no_more_room_than_they_may(
     assert redis_server.ask("TTL", KEY) > 0
 
 
+@pytest.mark.parametrize("written", [("revision", "words"), ("revision", 7, "size", "words")])
+def test_what_others_wrote_makes_room_for_answers(
+    answers: SharedAnswers, redis_server: RedisServer, written: tuple[str | int, ...]
+) -> None:
+    redis_server.ask("HSET", KEY, *written)
+    answers.put(NAME, 7, b"seven")
+    assert answers.get(NAME, 7) == b"seven"
+
+
 def test_one_that_is_very_large_is_not_shared(answers: SharedAnswers) -> None:
     answers.put(NAME, 7, bytes(5 * 2**20))
     assert answers.get(NAME, 7) is None

@@ -91,6 +91,21 @@ def test_a_stepped_clock_costs_no_more_than_a_burst(
     grant = live.rates.take("client", 10, 2, 1)
     assert grant is not None
     assert grant.wait <= 1 / 10
+    time.sleep(grant.wait)
+    assert live.rates.take("client", 10, 2, 1) == Grant(1, 0.0)
+
+
+@pytest.mark.parametrize("written", ["nan", "-nan", "inf", "-inf", "words", "0x7fffffffffffffff"])
+def test_what_others_wrote_into_a_bucket_costs_no_more_than_a_burst_and_gives_no_more(
+    redis_server: RedisServer, open_live: OpenLive, written: str
+) -> None:
+    live = open_live()
+    redis_server.ask("SET", "tunebook:here:rate:client", written)
+    first = live.rates.take("client", 20, 2, 5)
+    assert first is not None
+    assert 0 <= first.requests <= 2
+    time.sleep(1 / 20)
+    assert live.rates.take("client", 20, 2, 1) == Grant(1, 0.0)
 
 
 def test_a_server_that_forgot_the_script_is_told_it_again(
