@@ -24,6 +24,7 @@ _FAULTS = (
         "NoPermissionError",
         "does not permit this to its user; docs/operations.md says which it needs",
     ),
+    ("OutOfMemoryError", "has no memory left for this; raise its maxmemory"),
     ("Connection refused", "cannot be reached; check that it runs at that address"),
     ("Name or service not known", "cannot be reached: no such host; check the URL"),
     ("name resolution", "cannot be reached: its host's name is not answered; check the network"),
@@ -49,6 +50,9 @@ class Timeouts:
 def shown_url(url: str) -> str:
     """A URL without what may be secret in it, also where it cannot be parsed: logs name it."""
     scheme, separator, rest = url.partition("://")
+    if "@" in rest.partition("?")[2]:
+        # One of both stands in a password, and which cannot be told.
+        return f"{scheme}{separator}***"
     _, at, place = rest.rpartition("@")
     place = place.partition("?")[0]
     return f"{scheme}{separator}{'***@' if at else ''}{place}" if separator else "***"

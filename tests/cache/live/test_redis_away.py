@@ -16,6 +16,7 @@ from tunebook.cache.errors import UsageError
 from tunebook.cache.live.live import Live
 from tunebook.cache.live.live_counts import CONNECT, RATES
 from tunebook.cache.live.news import News
+from tunebook.cache.live.redis_client import shown_url
 
 Eventually = Callable[..., None]
 OpenLive = Callable[..., Live]
@@ -49,6 +50,13 @@ def test_what_is_no_url_is_refused_without_telling_a_password(url: str) -> None:
         Live.open(url)
     assert "hid" not in str(refused.value)
     assert "\n" not in str(refused.value)
+
+
+def test_no_part_of_a_password_is_shown_wherever_the_url_has_it() -> None:
+    assert shown_url("redis://:hid@den@localhost:6379/1") == "redis://***@localhost:6379/1"
+    assert shown_url("redis://localhost:6379/1?password=hidden") == "redis://localhost:6379/1"
+    assert shown_url("redis://localhost:6379/1?password=hid@den") == "redis://***"
+    assert shown_url("redis://:hid?d@n@localhost:6379/1") == "redis://***"
 
 
 def test_where_the_driver_is_missing_it_says_what_to_install(
