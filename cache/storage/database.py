@@ -7,7 +7,6 @@ lose updates without an error. Faults of the database come out as one-line Datab
 
 from __future__ import annotations
 
-import re
 import sqlite3
 import time
 from collections.abc import Callable, Iterator
@@ -25,18 +24,13 @@ from tunebook.cache.live.news import News
 from tunebook.cache.storage.announcements import announced
 from tunebook.cache.storage.database_faults import explain
 from tunebook.cache.storage.schema import HEAD, check_version, create_schema, is_empty, version_of
-from tunebook.cache.storage.server_engine import lift_statement_limit, server_engine
+from tunebook.cache.storage.server_engine import begin_schema_change, server_engine
 from tunebook.cache.storage.sqlite_engine import CHANGES_SCHEMA, WRITES, sqlite_engine
 
 
 def default_path() -> Path:
     """Where the database of this user lives unless told otherwise."""
     return platformdirs.user_data_path("tunebook", appauthor=False) / "tunebook.db"
-
-
-def _without_password(text: str) -> str:
-    """Of a URL that cannot be parsed: errors end up in logs."""
-    return re.sub(r":[^:/@]*@", ":***@", text)
 
 
 def parse_url(text: str | None) -> URL:
@@ -51,17 +45,37 @@ def parse_url(text: str | None) -> URL:
     try:
         url = make_url(text)
     except (ArgumentError, ValueError):
-        raise DatabaseError(
-            f"{_without_password(text)!r} is no database URL; give a path or postgresql://..."
-        ) from None
-    if url.drivername in ("postgresql", "postgres"):
-        return url.set(drivername="postgresql+psycopg")
-    if url.drivername in ("postgresql+psycopg", "sqlite"):
+        raise _no_url(text) from None
+    if "@" in (url.host or ""):
+        raise _no_url(text)
+    if url.drivername == "sqlite":
         return url
+    if url.drivername in ("postgresql", "postgres", "postgresql+psycopg"):
+        return _with_password_apart(url.set(drivername="postgresql+psycopg"))
     raise DatabaseError(
         f"a {url.drivername} database is not supported; give the path of a SQLite file, "
         "or postgresql://..."
     )
+
+
+def _no_url(text: str) -> DatabaseError:
+    # Errors end up in logs, and where a password begins and ends cannot be told.
+    shown = f"{text.partition('://')[0]}://***" if "@" in text or "?" in text else text
+    return DatabaseError(
+        f"{shown!r} is no database URL; give a path or postgresql://..., with each of @ : / ? in a "
+        "password as %40 %3A %2F %3F"
+    )
+
+
+def _with_password_apart(url: URL) -> URL:
+    """The URL with a user and password that it names as parameters, as libpq lets it, where others
+    look for them: nobody shows that password, or starts a program with it."""
+    told = {name: values[-1] for name, values in url.normalized_query.items()}
+    if "user" in told:
+        url = url.set(username=told["user"])
+    if "password" in told:
+        url = url.set(password=told["password"])
+    return url.difference_update_query(["user", "password"])
 
 
 class Database:
@@ -163,7 +177,7 @@ class Database:
         """A connection whose transaction may change tables: all of it happens, or nothing."""
         try:
             with self.explained(), self._schema_engine.begin() as connection:
-                lift_statement_limit(connection)
+                begin_schema_change(connection)
                 yield connection
         finally:
             # Its connection does not check foreign keys.

@@ -19,6 +19,8 @@ _SETTINGS = {
     "statement_timeout": _STATEMENT,
     "idle_in_transaction_session_timeout": _BETWEEN_STATEMENTS,
 }
+# Known to whoever changes a schema, and used for nothing else in a database.
+_SCHEMA_LOCK = 8470
 # Parameters of libpq: seconds, but for the last, which are milliseconds. A server that is gone
 # without a word is given up within half a minute.
 _CONNECTION = {
@@ -51,9 +53,11 @@ def _parameters(url: URL) -> dict[str, str]:
     }
 
 
-def lift_statement_limit(connection: Connection) -> None:
-    """Lets the statements of this transaction take as long as they take: indexes of large tables
-    are made."""
+def begin_schema_change(connection: Connection) -> None:
+    """Lets the statements of this transaction take as long as they take, since indexes of large
+    tables are made, and waits for whoever else changes the schema."""
     if connection.dialect.name == "postgresql":
         connection.exec_driver_sql("SET LOCAL statement_timeout = 0")
         connection.exec_driver_sql("SET LOCAL idle_in_transaction_session_timeout = 0")
+        # Of two that make the same table at once the second fails.
+        connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({_SCHEMA_LOCK})")

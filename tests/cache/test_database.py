@@ -112,6 +112,10 @@ class TestRefusingADatabase:
         [
             ("mysql://host/x", "mysql database is not supported"),
             ("://", "is no database URL"),
+            ("postgresql://me:sec/secret@host:x/y", "is no database URL"),
+            ("postgresql://me:sec:secret@host:x/y", "is no database URL"),
+            ("postgresql://me:sec@secret@host/y", "is no database URL.* password as %40"),
+            ("postgresql://127.0.0.1:1/x?user=me&password=secret", "cannot be reached"),
             ("sqlite://", "in memory cannot be shared"),
             ("/proc/nowhere/tunebook.db", "cannot create the folder"),
             ("postgresql://me:secret@127.0.0.1:1/x", "cannot be reached"),
@@ -268,6 +272,16 @@ class TestMigrations:
     @pytest.mark.postgresql
     def test_the_migrations_make_the_tables_on_postgresql(self, postgresql_url: str) -> None:
         assert differences_from_tables(postgresql_url) == []
+
+    @pytest.mark.parametrize("kind", ["sqlite", pytest.param("pg", marks=pytest.mark.postgresql)])
+    def test_several_that_upgrade_one_at_once_do_it_once(
+        self, kind: str, tmp_path: Path, request: pytest.FixtureRequest
+    ) -> None:
+        url = str(tmp_path / "tunebook.db")
+        if kind == "pg":
+            url = request.getfixturevalue("postgresql_server").empty_database()
+        before = run_at_once(3, "upgrade", url)
+        assert sorted(before, key=str) == [schema.HEAD, schema.HEAD, None]
 
     def test_upgrading_what_is_new_already_changes_nothing(self, sqlite_url: str) -> None:
         with Store.open(sqlite_url) as store:

@@ -24,6 +24,7 @@ from tunebook.cache.queue.submissions import BudgetLimits, Idempotency
 from tunebook.cache.records import Workload
 from tunebook.cache.statistics.lookup_counts import HIT, LookupCell
 from tunebook.cache.statistics.lookup_statistics import LookupBatch
+from tunebook.cache.storage.database import upgrade as upgrade_schema
 from tunebook.cache.store import Store
 
 
@@ -213,6 +214,12 @@ def create(url: str) -> str:
     return url
 
 
+def upgrade(url: str) -> str | None:
+    """Brings a database forward; gives the version that it had."""
+    before, _ = upgrade_schema(url)
+    return before
+
+
 TASKS: dict[str, Callable[..., Any]] = {
     "reserve": reserve,
     "repeat": repeat,
@@ -220,6 +227,7 @@ TASKS: dict[str, Callable[..., Any]] = {
     "resume_and_finish": resume_and_finish,
     "write_all": write_all,
     "create": create,
+    "upgrade": upgrade,
     "submit": submit,
     "work_searched": work_searched,
     "live": live,
