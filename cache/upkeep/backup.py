@@ -73,7 +73,11 @@ def remove_older(place: Path, keep: int) -> list[Path]:
     """Removes all backups of a place but the newest so many; gives those. Models stay."""
     older = backups_in(place)[:-keep]
     for folder in older:
-        shutil.rmtree(folder)
+        if folder.is_symlink():
+            # What it leads to was put elsewhere by somebody who may want it there.
+            folder.unlink()
+        else:
+            shutil.rmtree(folder)
     return older
 
 

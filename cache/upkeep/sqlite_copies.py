@@ -12,13 +12,15 @@ from tunebook.cache.storage.database import Database
 
 
 def copy_to_file(database: Database, path: Path) -> None:
-    """Copies what the database has at this moment to a new file. Writers are not held up."""
+    """Copies what the database has at this moment, but for secrets that processes share, to a new
+    file. Writers are not held up."""
     with database.explained(), closing(database.connect()) as connection:
         source = connection.driver_connection
         assert isinstance(source, sqlite3.Connection)
         with closing(sqlite3.connect(path)) as copy:
             # In one step: a step that finds the source changed would begin anew, maybe for ever.
             source.backup(copy)
+            _forget_secrets(copy)
             # The log of a writer is no part of a backup.
             copy.execute("PRAGMA journal_mode = DELETE")
             _check(copy, path)
@@ -33,6 +35,15 @@ def copy_from_file(path: Path, database: Database) -> None:
         address = f"file:{quote(str(path))}?mode=ro&immutable=1"
         with closing(sqlite3.connect(address, uri=True)) as source:
             source.backup(target)
+
+
+def _forget_secrets(copy: sqlite3.Connection) -> None:
+    """They are made anew where they are missing: what was sealed before a restore, when numbers of
+    the same kind counted other changes, holds no more after it."""
+    if copy.execute("SELECT 1 FROM sqlite_master WHERE name = 'secrets'").fetchone():
+        copy.execute("PRAGMA secure_delete = ON")
+        copy.execute("DELETE FROM secrets")
+        copy.commit()
 
 
 def _check(copy: sqlite3.Connection, path: Path) -> None:

@@ -162,6 +162,19 @@ class TestBackUpAndRestore:
         with Store.open(target) as store:
             assert list(store.lookup([OLD_KEY]).hits) == [OLD_KEY]
 
+    def test_what_was_sealed_before_is_no_longer_known_for_ours(
+        self, url: str, target: str, place: Path
+    ) -> None:
+        with Store.open(url) as store:
+            before = store.shared_secret("answers")
+            made(url, place)
+            assert store.shared_secret("answers") == before
+        files = [file for file in place.rglob("*") if file.is_file()]
+        assert not any(before.hex().encode() in file.read_bytes() for file in files)
+        restore(place, target, None)
+        with Store.open(target) as store:
+            assert store.shared_secret("answers") != before
+
 
 class TestOverwriting:
     def test_a_database_that_is_not_empty_is_left_as_it_is(self, url: str, place: Path) -> None:
@@ -255,6 +268,17 @@ class TestAPlaceOfBackups:
         assert restore(made_on[1], str(tmp_path / "b.db"), None).backup == made_on[1]
         assert remove_older(place, 2) == made_on[:2]
         assert backups_in(place) == made_on[2:]
+
+    def test_one_that_was_moved_elsewhere_and_linked_stays_there(
+        self, sqlite_url: str, place: Path, tmp_path: Path
+    ) -> None:
+        first = made(sqlite_url, place).folder
+        moved = first.rename(tmp_path / "moved")
+        first.symlink_to(moved)
+        second = back_up(sqlite_url, place, None, MOMENT + timedelta(days=1)).folder
+        remove_older(place, 1)
+        assert backups_in(place) == [second]
+        assert restore(moved, str(tmp_path / "a.db"), None).backup == moved
 
     def test_nobody_else_may_read_a_backup(self, sqlite_url: str, place: Path) -> None:
         assert made(sqlite_url, place).folder.stat().st_mode & 0o077 == 0
