@@ -40,7 +40,7 @@ _MOST_USES = 2000
 class OpenWorkbench:
     """A workbench with what searches on it; `place` are its board class and target, `suspects` says
     which records it did not learn from, `users` are the loops that work there now, `uses` how often
-    it was taken."""
+    it was taken. One that is `outdated` is taken by nobody any more."""
 
     bench: Workbench
     runner: RoundRunner
@@ -49,6 +49,7 @@ class OpenWorkbench:
     suspects: int = 0
     users: int = 0
     uses: int = 0
+    outdated: bool = False
 
 
 class OpenWorkbenches:
@@ -104,7 +105,7 @@ class OpenWorkbenches:
         finally:
             with self._lock:
                 one.users -= 1
-                self._close_where_used_up(one)
+                self._close_where_outdated(one)
 
     def give_boards_back(self) -> None:
         """Lets others have the boards that have nothing to do."""
@@ -129,13 +130,12 @@ class OpenWorkbenches:
         place = (board_class.name, str(target))
         one = self._open.get(place)
         suspects = self._store.boards.suspects_revision()
-        if one is not None and one.suspects != suspects:
-            # Its search has learnt from times that are in doubt by now.
-            one.uses = max(one.uses, self._most_uses)
-        if one is not None and one.uses >= self._most_uses:
+        # A search that has learnt from times which are in doubt by now knows too much.
+        if one is not None and (one.suspects != suspects or one.uses >= self._most_uses):
+            one.outdated = True
             # Whoever works there still closes it.
             self._open.pop(place)
-            self._close_where_used_up(one)
+            self._close_where_outdated(one)
             one = None
         if one is None:
             one = self._open[place] = self._new(board_class, target, suspects)
@@ -150,10 +150,8 @@ class OpenWorkbenches:
             if place != next(reversed(self._open)):
                 self._open.pop(place).stack.close()
 
-    def _close_where_used_up(self, one: OpenWorkbench) -> None:
-        if one.users == 0 and one.uses >= self._most_uses:
-            if self._open.get(one.place) is one:
-                self._open.pop(one.place)
+    def _close_where_outdated(self, one: OpenWorkbench) -> None:
+        if one.users == 0 and one.outdated:
             one.stack.close()
 
     def _new(self, board_class: BoardClass, target: Target, suspects: int) -> OpenWorkbench:
