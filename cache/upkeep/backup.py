@@ -11,7 +11,7 @@ import re
 import shutil
 from contextlib import closing
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from pathlib import Path
 
 from tunebook.cache.errors import DatabaseError
@@ -24,6 +24,7 @@ from tunebook.cache.upkeep.sqlite_copies import copy_to_file
 MODELS = "models"
 _NAME = "%Y-%m-%dT%H-%M-%SZ"
 _NAMES = re.compile(r"\d{4}-\d\d-\d\dT\d\d-\d\d-\d\dZ")
+_ABANDONED = timedelta(days=1)
 _SQLITE_FILE = "database.sqlite"
 _POSTGRESQL_FILE = "database.dump"
 
@@ -50,6 +51,7 @@ def back_up(url: str | None, place: Path, models: ModelFiles | None, moment: dat
         raise DatabaseError(f"there is a backup {folder} already; give another folder, or wait")
     part.mkdir(parents=True, mode=0o700)
     try:
+        _remove_abandoned(place, moment)
         manifest = _back_up_database(url, part, moment)
         new_models = 0
         if models is not None:
@@ -98,6 +100,15 @@ def copy_models(source: ModelFiles, target: ModelFiles, digests: list[str]) -> i
                     "from an earlier backup"
                 ) from None
     return len(missing)
+
+
+def _remove_abandoned(place: Path, moment: datetime) -> None:
+    """Removes what is left of backups that were killed half-way, a day after they began."""
+    newest = f".{(moment - _ABANDONED).strftime(_NAME)}"
+    for part in place.glob(".*"):
+        if _NAMES.fullmatch(part.name[1:]) and part.name < newest:
+            # Another backup may remove it meanwhile.
+            shutil.rmtree(part, ignore_errors=True)
 
 
 def _back_up_database(url: str | None, folder: Path, moment: datetime) -> Manifest:

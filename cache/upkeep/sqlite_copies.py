@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sqlite3
-from contextlib import closing
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
 from urllib.parse import quote
 
@@ -17,13 +18,26 @@ def copy_to_file(database: Database, path: Path) -> None:
     with database.explained(), closing(database.connect()) as connection:
         source = connection.driver_connection
         assert isinstance(source, sqlite3.Connection)
-        with closing(sqlite3.connect(path)) as copy:
+        with _told_of_room(path), closing(sqlite3.connect(path)) as copy:
             # In one step: a step that finds the source changed would begin anew, maybe for ever.
             source.backup(copy)
             _forget_secrets(copy)
             # The log of a writer is no part of a backup.
             copy.execute("PRAGMA journal_mode = DELETE")
             _check(copy, path)
+
+
+@contextmanager
+def _told_of_room(path: Path) -> Iterator[None]:
+    """It is the copy that needs room, and not the database that it is made of."""
+    try:
+        yield
+    except sqlite3.OperationalError as error:
+        if "full" in str(error):
+            raise DatabaseError(
+                f"the copy {path} finds no room on its disk; free some, then run again"
+            ) from error
+        raise
 
 
 def copy_from_file(path: Path, database: Database) -> None:

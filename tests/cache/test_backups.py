@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import shutil
+import sqlite3
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
+from typing import Any
 
 import pytest
 from cache_samples import conv, run_sql, serve
@@ -20,12 +22,13 @@ from tunebook.cache.access.tokens import Role
 from tunebook.cache.errors import DatabaseError
 from tunebook.cache.model_files import ModelFiles
 from tunebook.cache.storage import schema
-from tunebook.cache.storage.database import parse_url, upgrade
+from tunebook.cache.storage.database import Database, parse_url, upgrade
 from tunebook.cache.store import Store
 from tunebook.cache.upkeep import restore as restore_module
 from tunebook.cache.upkeep.backup import Backup, back_up, backups_in, remove_older
 from tunebook.cache.upkeep.manifest import MANIFEST
 from tunebook.cache.upkeep.restore import restore
+from tunebook.cache.upkeep.sqlite_copies import copy_to_file
 
 MOMENT = datetime(2026, 11, 30, 5, 0, tzinfo=timezone.utc)
 BOTH = ["sqlite", pytest.param("postgresql", marks=pytest.mark.postgresql)]
@@ -279,6 +282,37 @@ class TestAPlaceOfBackups:
         remove_older(place, 1)
         assert backups_in(place) == [second]
         assert restore(moved, str(tmp_path / "a.db"), None).backup == moved
+
+    def test_what_is_left_of_one_that_was_killed_goes_a_day_later(
+        self, sqlite_url: str, place: Path
+    ) -> None:
+        left, young = place / ".2026-11-29T04-59-59Z", place / ".2026-11-29T05-00-00Z"
+        for part in (left, young, place / ".of-somebody-else"):
+            part.mkdir(parents=True)
+        (left / "database.sqlite").write_bytes(b"half")
+        folder = made(sqlite_url, place).folder
+        assert sorted(one.name for one in place.iterdir()) == sorted(
+            [young.name, ".of-somebody-else", folder.name]
+        )
+
+    def test_that_the_place_has_no_room_is_not_blamed_on_the_database(
+        self, sqlite_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """A disk is filled by a limit of SQLite's own, which a connection is given."""
+        connect = sqlite3.connect
+
+        def connect_to_a_full_disk(*arguments: Any, **options: Any) -> sqlite3.Connection:
+            connection = connect(*arguments, **options)
+            connection.execute("PRAGMA max_page_count = 2")
+            return connection
+
+        monkeypatch.setattr(sqlite3, "connect", connect_to_a_full_disk)
+        copy = tmp_path / "copy.sqlite"
+        with (
+            closing(Database.open_any(sqlite_url, read_only=True)) as database,
+            pytest.raises(DatabaseError, match=f"the copy {copy} finds no room"),
+        ):
+            copy_to_file(database, copy)
 
     def test_nobody_else_may_read_a_backup(self, sqlite_url: str, place: Path) -> None:
         assert made(sqlite_url, place).folder.stat().st_mode & 0o077 == 0
