@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from tunebook.cache.errors import DatabaseError, UsageError
 from tunebook.cache.storage.database import Database
-from tunebook.cache.storage.schema import OLDER, Loss, losses, lower_schema
+from tunebook.cache.storage.schema import OLDER, Loss, losses, lower_schema, version_of
 from tunebook.cache.upkeep.at_work import require_nobody_at_work, workers_at_work
 
 
@@ -37,10 +37,13 @@ def roll_back(
     """
     # A file that is not there is not made.
     with closing(Database.open_any(url, read_only=True)) as database:
-        before = _version(database, revision)
+        _check(database.name, database.version(), revision)
         if not despite_workers:
             require_nobody_at_work(database, at_work)
     with closing(Database.open_any(url)) as database, database.changing_schema() as connection:
+        before = version_of(connection, database.name)
+        # Somebody else may have gone back meanwhile.
+        _check(database.name, before, revision)
         lost = losses(connection, before, revision)
         if lost and not accept_loss:
             raise UsageError(f"{_told(revision, lost)}; back up first, then give --accept-loss")
@@ -48,18 +51,16 @@ def roll_back(
     return RollBack(before, revision, lost)
 
 
-def _version(database: Database, revision: str) -> str:
-    """The version that it has, which is newer than `revision`."""
-    version = database.version()
+def _check(name: str, version: str | None, revision: str) -> None:
+    """Raises where a database of this version cannot go back to `revision`."""
     if version is None:
-        raise DatabaseError(f"the database {database.name} is empty; give another one with --db")
+        raise DatabaseError(f"the database {name} is empty; give another one with --db")
     older = [one for one in OLDER if one < version]
     if revision not in older:
         raise UsageError(
-            f"the database {database.name} has schema {version}, which can go back to "
+            f"the database {name} has schema {version}, which can go back to "
             f"{', '.join(older) or 'none'}, and not to {revision!r}"
         )
-    return version
 
 
 def _told(revision: str, lost: tuple[Loss, ...]) -> str:

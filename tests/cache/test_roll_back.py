@@ -232,6 +232,14 @@ class TestRefusing:
         with pytest.raises(UsageError, match="can go back to none"):
             roll_back(sqlite_url, "0001")
 
+    def test_where_somebody_else_goes_back_meanwhile_nothing_more_is_done(self, url: str) -> None:
+        def somebody_goes_back(_: Database) -> tuple[str, ...]:
+            roll_back(url, "0003")
+            return ()
+
+        with pytest.raises(UsageError, match="has schema 0003, which can go back to 0001, 0002"):
+            roll_back(url, "0003", at_work=somebody_goes_back)
+
     def test_a_file_that_is_not_there_is_not_made(self, tmp_path: Path) -> None:
         with pytest.raises(DatabaseError, match="no database"):
             roll_back(str(tmp_path / "tunebook.db"), "0003")
