@@ -8,7 +8,7 @@ from functools import lru_cache
 from tunebook.cache.targets import ARCHITECTURES, Target
 from tunebook.tuner.llvm_targets import llvm_features
 
-# What LLVM may make a tensor program of, by its names, of what boards tell (board_server.py). Not
+# What LLVM may make a tensor program of, by its names, of what boards tell (cpu_features.py). Not
 # among them is what takes an instruction by name, such as encryption, which LLVM counts to
 # Cortex-A72, and the Raspberry Pi 4, which is one, lacks; nor what serves locks alone.
 _AARCH64 = frozenset(

@@ -103,8 +103,8 @@ def board(
 
     # Only here: `tunebook --help` should not wait for TVM.
     from tunebook.workers.agent.board_agent import AgentSettings
-    from tunebook.workers.boards.board_server import warn_where_everywhere
     from tunebook.workers.boards.guest_server import EMULATED_CLASS, GUEST_LIMITS
+    from tunebook.workers.boards.server.listening import warn_where_everywhere
     from tunebook.workers.boards.tracker import parse_tracker
 
     _check_kind(board_class, emulated, EMULATED_CLASS)
@@ -157,7 +157,7 @@ def _check_kind(board_class: str, emulated: bool, emulated_class: str) -> None:
 def _check_listening(listen: str) -> None:
     """Raises UsageError for all addresses where they are not asked for in so many words. What else
     is wrong may not stay so: an interface comes up later, and the server is started again then."""
-    from tunebook.workers.boards.board_server import MeansEverywhereError, listening_address
+    from tunebook.workers.boards.server.listening import MeansEverywhereError, listening_address
 
     try:
         listening_address(listen)
@@ -168,7 +168,7 @@ def _check_listening(listen: str) -> None:
 
 
 def _warn_where_unreachable(settings: AgentSettings) -> None:
-    from tunebook.workers.boards.board_server import listening_address
+    from tunebook.workers.boards.server.listening import listening_address
 
     try:
         address = settings.advertise or listening_address(settings.host)
@@ -183,7 +183,7 @@ def _warn_where_unreachable(settings: AgentSettings) -> None:
 
 
 def _check_user(run_as: str | None) -> None:
-    from tunebook.workers.boards.board_server import user_and_group
+    from tunebook.workers.boards.server.rights import user_and_group
 
     if run_as is None:
         return

@@ -32,7 +32,7 @@ def tracker(
     os.environ["TVM_USE_RUNTIME_LIB"] = "1"
 
     # Only here: `tunebook --help` should not wait for TVM.
-    from tunebook.workers.boards.board_server import listening_address, warn_where_everywhere
+    from tunebook.workers.boards.server.listening import listening_address, warn_where_everywhere
     from tunebook.workers.boards.tracker import serve_as_tracker
 
     try:

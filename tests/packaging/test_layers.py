@@ -42,6 +42,7 @@ FOLDERS = {
         "importing",
     ),
     "workers": ("agent", "fleet", "commands", "recovery", "rounds", "boards"),
+    "workers/boards": ("server",),
     "service/api": ("routes", "guards", "processes", "lookups", "documents", "problems"),
     "service": ("commands", "dashboard", "api", "plans", "nights"),
 }
@@ -71,6 +72,7 @@ BOARD_SIDE = (
     "board_server.py",
     "board_supervisor.py",
     "child_processes.py",
+    "guest_packages.py",
     "guest_server.py",
     "host_server.py",
     "tracker.py",
@@ -157,14 +159,21 @@ def test_redis_is_spoken_to_in_one_folder_only() -> None:
 def test_what_runs_on_a_board_needs_no_tuner() -> None:
     files = [ROOT / "workers" / "boards" / name for name in BOARD_SIDE]
     files += (ROOT / "workers" / "agent").glob("*.py")
+    files += (ROOT / "workers" / "boards" / "server").glob("*.py")
     needing = {(f, name) for f, name in imports_of(*files) if name.startswith("tunebook.tuner")}
     assert needing == set()
 
 
 def test_the_board_server_stands_alone() -> None:
-    """It is copied to boards, and runs in the emulated guest, where Tunebook is not installed."""
-    found = imports_of(ROOT / "workers" / "boards" / "board_server.py")
-    assert {name for _, name in found if name.startswith("tunebook")} == set()
+    """The emulated guest runs it with nothing but TVM's runtime, and the packages around it."""
+    boards = ROOT / "workers" / "boards"
+    around = (ROOT / "workers" / "__init__.py", boards / "__init__.py")
+    found = imports_of(boards / "board_server.py", *(boards / "server").rglob("*.py"), *around)
+    allowed = {"tvm", "tvm_ffi", *sys.stdlib_module_names}
+    own = "tunebook.workers.boards.server."
+    assert any(name.startswith(own) for _, name in found), "it reads the wrong files"
+    others = {(f, n) for f, n in found if n.split(".")[0] not in allowed and not n.startswith(own)}
+    assert others == set()
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,7 @@ from typing import Any
 import tvm_ffi
 
 from tunebook.workers.boards import board_server
+from tunebook.workers.boards.server.server_options import ServerOptions
 
 EVALUATOR = "runtime.RPCTimeEvaluator"
 
@@ -41,7 +42,7 @@ if __name__ == "__main__":
     prepare_runtime = board_server._prepare_runtime
     file = Path(sys.argv[1])
 
-    def prepare(options: board_server.ServerOptions) -> None:
+    def prepare(options: ServerOptions) -> None:
         prepare_runtime(options)
         tell_times_of(file)
 

@@ -9,20 +9,20 @@ import pytest
 from tunebook.cache.errors import BoardError, TargetError
 from tunebook.tuner.board_features import GENERATED, missing_features, needed_features
 from tunebook.tuner.llvm_targets import host_target, resolve_target
-from tunebook.workers.boards.board_server import (
-    AARCH64_FEATURES,
-    X86_FEATURES,
-    aarch64_features,
-    cpu_features,
-    machine_triple,
-    x86_features,
-)
 from tunebook.workers.boards.board_supervisor import BoardSupervisor
 from tunebook.workers.boards.boards import plan_boards
 from tunebook.workers.boards.emulated_board import emulated_board
 from tunebook.workers.boards.emulated_sysroot import QEMU
 from tunebook.workers.boards.fitting_boards import why_none_fits
 from tunebook.workers.boards.host_server import host_server
+from tunebook.workers.boards.server.cpu_features import (
+    AARCH64_FEATURES,
+    X86_FEATURES,
+    aarch64_features,
+    cpu_features,
+    x86_features,
+)
+from tunebook.workers.boards.server.machine import machine_triple
 from tunebook.workers.boards.tracker import (
     RegisteredBoard,
     TrackerAddress,

@@ -18,6 +18,8 @@ from tunebook.tuner.trials.trials import BoardAddress
 from tunebook.workers.boards import board_server
 from tunebook.workers.boards.board_supervisor import BoardSupervisor, ServerCommand
 from tunebook.workers.boards.host_server import host_server
+from tunebook.workers.boards.server.handshake import receive
+from tunebook.workers.boards.server.sessions import SESSION_ENDED
 from tunebook.workers.boards.tracker import query_tracker, running_tracker
 
 ENDLESS = "for (volatile int i = 0;; i++)"
@@ -45,7 +47,7 @@ session.load_module("kernel.so")["main"](1)
 )
 def test_a_crash_costs_one_session_and_is_named(board, kernel, body, name) -> None:
     server = board.registered().pid
-    with pytest.raises(Exception, match=f"{board_server.SESSION_ENDED}.*{name}"):
+    with pytest.raises(Exception, match=f"{SESSION_ENDED}.*{name}"):
         board.call(kernel(body), 1)
     assert board.call(kernel("number++"), 41) == 42
     assert board.registered().pid == server
@@ -160,7 +162,7 @@ def test_wrong_options_are_refused_in_words(options, words, capsys) -> None:
 
 
 def test_an_server_whose_parent_is_already_gone_does_not_start() -> None:
-    command = [sys.executable, board_server.__file__, "--tracker=127.0.0.1:1", "--key=pi"]
+    command = [sys.executable, "-m", board_server.__name__, "--tracker=127.0.0.1:1", "--key=pi"]
     done = subprocess.run([*command, "--parent-pid=1"], capture_output=True, text=True)
     assert done.returncode != 0
     assert "is gone" in done.stderr
@@ -172,7 +174,8 @@ def test_an_server_waits_for_a_tracker_that_is_not_there_yet(tmp_path, eventuall
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     log = tmp_path / "log"
-    command = [sys.executable, board_server.__file__, f"--tracker=127.0.0.1:{port}", "--key=pi"]
+    options = [f"--tracker=127.0.0.1:{port}", "--key=pi"]
+    command = [sys.executable, "-m", board_server.__name__, *options]
     with log.open("w") as output, subprocess.Popen(command, stderr=output) as server:
         try:
             eventually(lambda: "trying again" in log.read_text(), "the server misses its tracker")
@@ -188,7 +191,8 @@ def test_a_tracker_does_not_gather_the_offers_of_all_time(kernel, in_use, eventu
     """A board registers anew after many of them, which begins its beat anew."""
     script = (
         "from tunebook.workers.boards import board_server\n"
-        "board_server.MOST_OFFERS = 3\n"
+        "from tunebook.workers.boards.server import serving\n"
+        "serving.MOST_OFFERS = 3\n"
         "board_server.main()\n"
     )
     server = ServerCommand([sys.executable, "-c", script], host_server(1).environment)
@@ -220,5 +224,5 @@ def test_whoever_sends_a_byte_at_a_time_holds_no_board_for_long() -> None:
     with ours:
         dribbling.start()
         with pytest.raises(TimeoutError):
-            board_server._receive(ours, 1000, time.monotonic() + 0.1)
+            receive(ours, 1000, time.monotonic() + 0.1)
     dribbling.join()

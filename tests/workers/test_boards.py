@@ -10,9 +10,9 @@ import pytest
 from tunebook.cache.errors import BoardError, TargetError, UsageError
 from tunebook.cache.targets import Target
 from tunebook.tuner.llvm_targets import resolve_target
-from tunebook.workers.boards.board_server import boot_id
 from tunebook.workers.boards.boards import is_here, plan_boards, target_for_boards
 from tunebook.workers.boards.local_board import local_board
+from tunebook.workers.boards.server.machine import boot_id
 from tunebook.workers.boards.tracker import RegisteredBoard, TrackerAddress, running_tracker
 
 ARM = "llvm -mtriple=aarch64-linux-gnu -mcpu=cortex-a76 -num-cores=1"

@@ -10,6 +10,7 @@ import pytest
 from tunebook.cache.errors import BoardError
 from tunebook.workers.boards.counting_emulator import QEMU_WITH_PLUGINS, counting_emulator
 from tunebook.workers.boards.emulated_sysroot import QEMU, Sysroot, emulated_sysroot
+from tunebook.workers.boards.guest_packages import SERVER_MODULE, guest_packages
 from tunebook.workers.boards.guest_server import guest_server
 
 CPU = "max"
@@ -66,12 +67,13 @@ def test_a_plugin_that_the_emulator_refuses_is_not_kept(cache: Path, programs: P
 
 
 def test_where_nothing_counts_the_board_goes_by_wall_time_and_says_so(
-    programs: Path, caplog: pytest.LogCaptureFixture
+    cache: Path, programs: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     _program(programs / QEMU, "exit 0")
     sysroot = Sysroot(Path("/sysroot"), Path("/sysroot/usr/bin/python3"))
     server = guest_server(sysroot, CPU)
-    assert server.command[: len(sysroot.command(CPU))] == sysroot.command(CPU)
+    guest = sysroot.command(CPU, guest_packages())
+    assert server.command == [*guest, "-m", SERVER_MODULE]
     (record,) = caplog.records
     assert "goes by wall time" in record.message
     assert QEMU_WITH_PLUGINS in record.message

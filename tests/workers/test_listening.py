@@ -7,7 +7,7 @@ import socket
 
 import pytest
 
-from tunebook.workers.boards.board_server import (
+from tunebook.workers.boards.server.listening import (
     MeansEverywhereError,
     listening_address,
     warn_where_everywhere,

@@ -13,9 +13,9 @@ import psutil
 import pytest
 
 from tunebook.tuner.trials.trials import BoardAddress
-from tunebook.workers.boards.board_server import user_and_group
 from tunebook.workers.boards.board_supervisor import BoardSupervisor
 from tunebook.workers.boards.host_server import host_server
+from tunebook.workers.boards.server.rights import user_and_group
 from tunebook.workers.boards.tracker import running_tracker
 
 USER = "nobody"

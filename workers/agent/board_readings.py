@@ -9,8 +9,9 @@ from tunebook.cache.boards.board_reports import BoardReport
 from tunebook.workers.agent.installed_versions import installed_versions
 from tunebook.workers.agent.machine import Machine
 from tunebook.workers.agent.throttling import Throttling
-from tunebook.workers.boards.board_server import cpu_features, machine_triple
 from tunebook.workers.boards.board_supervisor import BoardStanding
+from tunebook.workers.boards.server.cpu_features import cpu_features
+from tunebook.workers.boards.server.machine import machine_triple
 from tunebook.workers.boards.tracker import TrackerAddress
 
 

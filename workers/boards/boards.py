@@ -17,11 +17,11 @@ from tunebook.cache.targets import MissingCoresError, Target
 from tunebook.tuner.board_features import needed_features
 from tunebook.tuner.llvm_targets import resolve_target, runs_here
 from tunebook.tuner.trials.trials import BoardAddress
-from tunebook.workers.boards.board_server import boot_id
 from tunebook.workers.boards.emulated_board import emulated_board
 from tunebook.workers.boards.fitting_boards import why_none_fits
 from tunebook.workers.boards.guest_server import EMULATED_CLASS, EMULATED_CORES
 from tunebook.workers.boards.local_board import LOCAL_BOARD_CLASS, local_board
+from tunebook.workers.boards.server.machine import boot_id
 from tunebook.workers.boards.tracker import (
     RegisteredBoard,
     TrackerAddress,

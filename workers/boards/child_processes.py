@@ -68,7 +68,7 @@ def start_child(
 ) -> subprocess.Popen[bytes]:
     """Start `command` in `folder`, its output appended to `log`, in a process group of its own.
 
-    The command must itself ask to die with its parent (board_server.follow_parent). Raises OSError
+    The command must itself ask to die with its parent (server/parent_process.py). Raises OSError
     when it cannot be started.
     """
     environment = os.environ if environment is None else environment

@@ -25,6 +25,7 @@ from pathlib import Path
 import platformdirs
 
 from tunebook.cache.errors import BoardError
+from tunebook.workers.boards.guest_packages import SERVER_MODULE, guest_packages
 
 SYSROOT_VARIABLE = "TUNEBOOK_EMULATED_SYSROOT"
 QEMU = "qemu-aarch64-static"
@@ -46,18 +47,19 @@ class Sysroot:
     root: Path
     python: Path
 
-    def command(self, cpu: str) -> list[str]:
+    def command(self, cpu: str, *packages: Path) -> list[str]:
         """What runs the guest's Python as a process of this machine; its arguments follow.
 
-        `cpu` is QEMU's name of the emulated core; the guest shares this machine's files.
+        `cpu` is QEMU's name of the emulated core; the guest shares this machine's files, and also
+        imports what is in the folders `packages`.
         """
-        return [qemu_path(), *self.guest_python(cpu)]
+        return [qemu_path(), *self.guest_python(cpu, *packages)]
 
-    def guest_python(self, cpu: str) -> list[str]:
+    def guest_python(self, cpu: str, *packages: Path) -> list[str]:
         """What follows the emulator in `command`."""
         settings = {
             "PYTHONHOME": str(self.root / "usr"),
-            "PYTHONPATH": str(self.root / WHEELS),
+            "PYTHONPATH": ":".join(map(str, (self.root / WHEELS, *packages))),
         }
         pairs = [word for item in settings.items() for word in ("-E", "=".join(item))]
         return ["-cpu", cpu, "-L", str(self.root), *pairs, str(self.python)]
@@ -225,10 +227,10 @@ def _start_once(sysroot: Sysroot) -> None:
 
     The guest compiles for itself: the host's Python may be another version.
     """
-    server = Path(__file__).with_name("board_server.py")
     # Empty is unset: the user's own environment may ask Python to write none.
     environment = os.environ | {"PYTHONDONTWRITEBYTECODE": ""}
-    _run([*sysroot.command("max"), str(server), "--help"], "qemu-user-static", environment)
+    guest = sysroot.command("max", guest_packages())
+    _run([*guest, "-m", SERVER_MODULE, "--help"], "qemu-user-static", environment)
 
 
 def _guest_python(root: Path) -> Path | None:

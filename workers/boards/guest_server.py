@@ -6,10 +6,10 @@ import logging
 import os
 
 from tunebook.cache.errors import BoardError
-from tunebook.workers.boards import board_server
 from tunebook.workers.boards.board_supervisor import ServerCommand, SupervisionLimits
 from tunebook.workers.boards.counting_emulator import COUNT_FILE, counting_emulator
 from tunebook.workers.boards.emulated_sysroot import Sysroot
+from tunebook.workers.boards.guest_packages import SERVER_MODULE, guest_packages
 
 _log = logging.getLogger(__name__)
 
@@ -21,9 +21,10 @@ GUEST_LIMITS = SupervisionLimits(appear=120.0, silence=60.0)
 
 
 def guest_server(sysroot: Sysroot, cpu: str) -> ServerCommand:
-    """How to start a board server in the guest; the guest reads the server's file from here.
+    """How to start a board server in the guest; the guest reads the server's modules from here.
 
-    It counts instructions where this machine can, and says once why where it cannot.
+    It counts instructions where this machine can, and says once why where it cannot. Raises
+    BoardError.
     """
     environment = os.environ | {
         "TVM_NUM_THREADS": "1",
@@ -31,7 +32,8 @@ def guest_server(sysroot: Sysroot, cpu: str) -> ServerCommand:
         "PYTHONUNBUFFERED": "1",
         "PYTHONDONTWRITEBYTECODE": "1",
     }
-    guest_python, script = sysroot.guest_python(cpu), board_server.__file__
+    packages, server = guest_packages(), ["-m", SERVER_MODULE]
+    guest_python = sysroot.guest_python(cpu, packages)
     try:
         emulator = counting_emulator(guest_python)
     except BoardError as error:
@@ -40,6 +42,6 @@ def guest_server(sysroot: Sysroot, cpu: str) -> ServerCommand:
             "instructions executed: %s",
             error,
         )
-        return ServerCommand([*sysroot.command(cpu), script], environment)
-    command = [*emulator, *guest_python, script, "--count-file", str(COUNT_FILE)]
+        return ServerCommand([*sysroot.command(cpu, packages), *server], environment)
+    command = [*emulator, *guest_python, *server, "--count-file", str(COUNT_FILE)]
     return ServerCommand(command, environment)

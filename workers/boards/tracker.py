@@ -21,8 +21,8 @@ from tvm.rpc import base as rpc
 
 from tunebook.cache.boards.registrations import Registration, read_registrations
 from tunebook.cache.errors import BoardError, UsageError
-from tunebook.workers.boards.board_server import follow_parent
 from tunebook.workers.boards.child_processes import log_tail, start_child, stop_child
+from tunebook.workers.boards.server.parent_process import follow_parent
 
 ANSWER_SECONDS = 10.0
 START_SECONDS = 60.0

@@ -9,7 +9,8 @@ import pytest
 from tunebook.tuner.llvm_targets import resolve_target
 from tunebook.workers.agent.cpu_names import _AARCH64, _X86_64, x86_64_cpu
 from tunebook.workers.agent.machine import Machine, Memory
-from tunebook.workers.boards.board_server import cpu_features, machine_triple
+from tunebook.workers.boards.server.cpu_features import cpu_features
+from tunebook.workers.boards.server.machine import machine_triple
 
 AARCH64 = "aarch64-linux-gnu"
 SMALL = "CPU implementer\t: 0x41\nCPU part\t: 0xd05\n"
