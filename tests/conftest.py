@@ -43,11 +43,13 @@ def modules_without_prefix(root: Path) -> list[str]:
     )
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_itemcollected(item: pytest.Item) -> None:
     """Where several processes run tests, each folder is one's: its tests share costly fixtures."""
+    item.add_marker(pytest.mark.xdist_group(_folder(item)))
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: _FOLDERS.index(_folder(item)))
-    for item in items:
-        item.add_marker(pytest.mark.xdist_group(_folder(item)))
 
 
 def _folder(item: pytest.Item) -> str:
