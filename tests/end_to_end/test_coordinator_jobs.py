@@ -24,7 +24,7 @@ from tunebook.cache.records import Source
 from tunebook.cache.store import LEASE_SECONDS, BoardPeak, Store
 from tunebook.tuner.llvm_targets import host_target
 from tunebook.workers.boards.board_supervisor import BoardSupervisor
-from tunebook.workers.boards.local_board import host_agent
+from tunebook.workers.boards.host_server import host_server
 from tunebook.workers.boards.tracker import running_tracker
 
 pytestmark = pytest.mark.slow
@@ -271,7 +271,7 @@ def test_a_job_for_boards_that_nobody_serves_waits_and_says_so_until_somebody_do
         unserved.start_worker("--boards", f"{LAB}@{tracker}")
         eventually(lambda: unserved.job(job_id).model_id is not None, "its model was split")
         assert unserved.job(job_id).state is JobState.WAITING, "a worker without boards splits only"
-        with BoardSupervisor(host_agent(1), tracker, LAB):
+        with BoardSupervisor(host_server(1), tracker, LAB):
             job = unserved.ended(job_id)
     assert (job.state, job.reason) == (JobState.DONE, "trials")
     states = [

@@ -13,10 +13,10 @@ import pytest
 
 # Tests are imported without a package (--import-mode=importlib): modules beside them, and samples.
 sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[1] / "cache")]
-pytest.register_assert_rewrite("running_fleet")
+pytest.register_assert_rewrite("deployed_fleet")
 
 from deploy_services import SERVICES  # noqa: E402
-from running_fleet import free_port  # noqa: E402
+from deployed_fleet import free_port  # noqa: E402
 
 
 @pytest.fixture(scope="module")

@@ -14,8 +14,8 @@ import pytest
 from cache_samples import conv, serve
 from deploy_files import DEPLOY
 from deploy_services import BOARDS, IMAGES, SERVICES, extras_of
+from deployed_fleet import DeployedFleet, free_port
 from postgresql_server import PostgresqlServer
-from running_fleet import RunningFleet, free_port
 
 from tunebook.cache.access.tokens import Role
 from tunebook.cache.store import Store
@@ -23,7 +23,7 @@ from tunebook.cache.store import Store
 BOARD = ["--class", BOARDS, "--name", "board-1", "--tracker", "tracker:9190"]
 
 
-def in_image(fleet: RunningFleet, name: str) -> dict[str, str]:
+def in_image(fleet: DeployedFleet, name: str) -> dict[str, str]:
     """An environment with what an image has installed, and nothing else."""
     return fleet.with_only(extras_of(name))
 
@@ -34,9 +34,9 @@ def fleet(
     redis_url: str,
     tmp_path_factory: pytest.TempPathFactory,
     eventually: Callable[..., None],
-) -> Iterator[RunningFleet]:
+) -> Iterator[DeployedFleet]:
     """All services of ours, in the order in which they wait for each other."""
-    fleet = RunningFleet(
+    fleet = DeployedFleet(
         tmp_path_factory.mktemp("compose"), postgresql_server.empty_database(), redis_url
     )
     try:
@@ -65,7 +65,7 @@ def fleet(
 
 
 @pytest.fixture(scope="module")
-def token(fleet: RunningFleet) -> str:
+def token(fleet: DeployedFleet) -> str:
     """The one that was made for Prometheus."""
     return Path(fleet.here(["/tokens/prometheus/token"])[0]).read_text().strip()
 
@@ -74,13 +74,13 @@ def token(fleet: RunningFleet) -> str:
     ("image", "lacks"), [("coordinator", "tvm"), ("worker", "fastapi"), ("board", "xgboost")]
 )
 def test_each_ran_with_no_more_than_its_image_has(
-    fleet: RunningFleet, image: str, lacks: str
+    fleet: DeployedFleet, image: str, lacks: str
 ) -> None:
     done = fleet.run(["python", "-c", f"import {lacks}"], **in_image(fleet, image))
     assert f"No module named '{lacks}'" in done.stderr
 
 
-def test_each_part_is_healthy_by_its_own_check(fleet: RunningFleet) -> None:
+def test_each_part_is_healthy_by_its_own_check(fleet: DeployedFleet) -> None:
     checks = [
         IMAGES["coordinator"].command("HEALTHCHECK"),
         IMAGES["worker"].command("HEALTHCHECK"),
@@ -92,7 +92,7 @@ def test_each_part_is_healthy_by_its_own_check(fleet: RunningFleet) -> None:
 
 
 def test_the_metrics_tell_of_the_worker_its_board_and_redis(
-    fleet: RunningFleet, token: str, eventually: Callable[..., None]
+    fleet: DeployedFleet, token: str, eventually: Callable[..., None]
 ) -> None:
     board = f'\ntunebook_boards{{board_class="{BOARDS}"}} 1.0\n'
     eventually(lambda: board in fleet.get("/metrics", token)[1], "the worker has the board")
@@ -102,7 +102,7 @@ def test_the_metrics_tell_of_the_worker_its_board_and_redis(
 
 
 def test_the_workers_token_fetches_models_and_nothing_is_read_without_one(
-    fleet: RunningFleet,
+    fleet: DeployedFleet,
 ) -> None:
     secret = Path(fleet.here(["/tokens/worker/token"])[0]).read_text().strip()
     path = f"/api/v1/models/{'0' * 64}"
@@ -112,7 +112,7 @@ def test_the_workers_token_fetches_models_and_nothing_is_read_without_one(
 
 
 def test_a_token_that_is_good_is_kept_and_one_that_is_not_is_replaced(
-    fleet: RunningFleet, token: str
+    fleet: DeployedFleet, token: str
 ) -> None:
     """As after a restart, and after another database was restored."""
     service, path = SERVICES["prometheus-token"], fleet.folder / "tokens/prometheus/token"
@@ -128,7 +128,7 @@ def test_a_token_that_is_good_is_kept_and_one_that_is_not_is_replaced(
 
 
 def test_prometheus_reads_it_and_its_alerts(
-    fleet: RunningFleet, tmp_path: Path, eventually: Callable[..., None]
+    fleet: DeployedFleet, tmp_path: Path, eventually: Callable[..., None]
 ) -> None:
     if shutil.which("prometheus") is None:
         pytest.skip("no Prometheus is installed (Debian's package prometheus)")
@@ -167,7 +167,7 @@ def test_prometheus_reads_it_and_its_alerts(
 
 
 def test_the_backup_by_hand_is_restored_by_hand(
-    fleet: RunningFleet, postgresql_server: PostgresqlServer
+    fleet: DeployedFleet, postgresql_server: PostgresqlServer
 ) -> None:
     if shutil.which("pg_dump") is None:
         pytest.skip("no pg_dump is installed")

@@ -12,8 +12,8 @@ import pytest
 from cache_samples import conv, serve
 from deploy_files import DEPLOY
 from deploy_services import SERVICES
+from deployed_fleet import tunebook
 from postgresql_server import PostgresqlServer
-from running_fleet import tunebook
 
 from tunebook.cache.store import Store
 

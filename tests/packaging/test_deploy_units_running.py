@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterator
 import pytest
 from deploy_files import DEPLOY
 from deploy_services import BOARDS, of_unit
+from deployed_fleet import DeployedFleet
 from postgresql_server import PostgresqlServer
-from running_fleet import RunningFleet
 
 
 @pytest.fixture(scope="module")
@@ -19,9 +19,9 @@ def machine(
     redis_url: str,
     tmp_path_factory: pytest.TempPathFactory,
     eventually: Callable[..., None],
-) -> Iterator[RunningFleet]:
+) -> Iterator[DeployedFleet]:
     """The services of one machine, started in the order of their units."""
-    machine = RunningFleet(
+    machine = DeployedFleet(
         tmp_path_factory.mktemp("units"), postgresql_server.empty_database(), redis_url
     )
     told = dict(
@@ -46,7 +46,7 @@ def machine(
     assert codes == {"coordinator": 0, "tracker": 0, "worker": 0}
 
 
-def test_the_nightly_service_reads_its_night_and_says_what_it_lacks(machine: RunningFleet) -> None:
+def test_the_nightly_service_reads_its_night_and_says_what_it_lacks(machine: DeployedFleet) -> None:
     """An empty one: whole nights are tested in end_to_end/."""
     (words,) = of_unit("tunebook-nightly", {})
     (file,) = (word for word in words if word.endswith(".toml"))
@@ -57,7 +57,7 @@ def test_the_nightly_service_reads_its_night_and_says_what_it_lacks(machine: Run
     assert "nightly.toml" in done.stderr
 
 
-def test_the_backup_service_keeps_backups_of_what_runs(machine: RunningFleet) -> None:
+def test_the_backup_service_keeps_backups_of_what_runs(machine: DeployedFleet) -> None:
     if shutil.which("pg_dump") is None:
         pytest.skip("no pg_dump is installed")
     (words,) = of_unit("tunebook-backup", {})

@@ -20,14 +20,14 @@ from running_fleet import Fleet, running_fleet  # noqa: E402
 from tunebook.workers.boards.emulated_sysroot import is_installed  # noqa: E402
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def small_model(onnx_models: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Two convolutions that take an emulated board no time."""
     folder = tmp_path_factory.mktemp("fleet-model")
     return Path(onnx_models.save(folder / "two_strides.onnx", onnx_models.two_strides()))
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def started_fleet(tmp_path_factory: pytest.TempPathFactory, command: list[str]) -> Iterator[Fleet]:
     if postgresql_binaries() is None or redis_binary() is None or not is_installed():
         pytest.skip("a fleet needs PostgreSQL, Redis and the emulated board's user space")

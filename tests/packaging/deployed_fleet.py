@@ -45,7 +45,7 @@ def free_port() -> int:
         return port
 
 
-class RunningFleet:
+class DeployedFleet:
     """What was started of a fleet, in a folder of its own. `here` turns what is said of hosts,
     ports and folders there into what is so here."""
 
