@@ -100,7 +100,7 @@ def test_every_service_has_limits_and_a_restart_policy(name: str) -> None:
     assert service.get("restart") in ({None} if name in BY_HAND else expected)
 
 
-@pytest.mark.parametrize("name", LASTING)
+@pytest.mark.parametrize("name", sorted(LASTING))
 def test_every_lasting_service_says_whether_it_is_healthy(name: str) -> None:
     if "build" in SERVICES[name]:
         image = (COMPOSE.parent / SERVICES[name]["build"]["context"]).resolve()
