@@ -103,7 +103,7 @@ class TestReports:
         assert state.report == BoardReport(cpu_model="A72")
 
     def test_nobody_reports_under_the_key_of_boards_in_quarantine(self, store: Store) -> None:
-        with pytest.raises(UsageError, match=f"report as a board of class {BOARD}"):
+        with pytest.raises(UsageError, match=f"and no class; name {BOARD}$"):
             store.boards.report(quarantine_class(BOARD), NAME, REPORT)
         assert own_class(quarantine_class(BOARD)) == BOARD
 

@@ -68,7 +68,7 @@ WRONG_SHAPES = {"shapes": {f"input{number}": [0] * 16 for number in range(64)}}
         ("jobs", {"shapes": SHAPES}),
         ("budgets", UNKNOWN),
         ("plans", UNKNOWN),
-        ("plans", {"jobs": EMPTY}),
+        ("plans", {"jobs": [{"target": 0}] * 2000}),
         ("plans", {"jobs": [WRONG_SHAPES] * 2000}),
         ("plans", {"jobs": [{"shapes": SHAPES}]}),
         ("plans", {"budget": UNKNOWN}),

@@ -3,10 +3,21 @@
 from __future__ import annotations
 
 import signal
+from collections.abc import Iterator
 
 import pytest
 
 from tunebook.service.commands.stopping import stop_when_told
+
+
+@pytest.fixture(autouse=True)
+def _nothing_is_ignored() -> Iterator[None]:
+    """Whoever runs the tests in the background may have them ignore some."""
+    numbers = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+    before = [signal.signal(number, signal.SIG_DFL) for number in numbers]
+    yield
+    for number, handler in zip(numbers, before, strict=True):
+        signal.signal(number, handler)
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
