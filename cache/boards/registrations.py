@@ -5,12 +5,48 @@ Anybody can register at a tracker, and what one of them tells makes the others n
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from pydantic import BaseModel, Field, ValidationError
 
 _SERVER = "server:"
 
 
-class ToldByServer(BaseModel):
+@dataclass(frozen=True)
+class RegisteredBoard:
+    """A board that holds a connection to the tracker.
+
+    The fields after `port` are told by Tunebook's server only: its own id, the board's name, the
+    server's process, how often it has said that it lives, whether it serves a session now, how
+    many cores it may use, what code it runs (CPU features by LLVM's names, none where it tells
+    none, and the triple), and what tells its kernel from every other (`boot_id`).
+    """
+
+    board_class: str
+    host: str
+    port: int
+    server_id: str | None = None
+    name: str | None = None
+    pid: int | None = None
+    beat: int = 0
+    serving: bool = False
+    cores: int | None = None
+    features: frozenset[str] = frozenset()
+    mtriple: str = ""
+    boot: str = ""
+
+    @property
+    def label(self) -> str:
+        """What records call it: its name, and where it tells none its address."""
+        return self.name or f"{self.host}:{self.port}"
+
+    @property
+    def identity(self) -> str:
+        """What tells its server's process from one that is started in its place."""
+        return self.server_id or f"{self.host}:{self.port}"
+
+
+class _ToldByServer(BaseModel):
     """What Tunebook's board server tells beside its address, of itself and of its board."""
 
     id: str | None = None
@@ -19,34 +55,48 @@ class ToldByServer(BaseModel):
     beat: int = 0
     serving: bool = False
     cores: int | None = None
-    features: tuple[str, ...] = ()
+    features: frozenset[str] = frozenset()
     mtriple: str = ""
     boot: str = ""
 
 
-class Registration(BaseModel):
+class _Registration(BaseModel):
     """A server as it is registered; TVM's own tells nothing but class and address."""
 
     key: str
     addr: tuple[str, int]
-    tunebook: ToldByServer = Field(default_factory=ToldByServer)
+    tunebook: _ToldByServer = Field(default_factory=_ToldByServer)
 
-    @property
-    def board_class(self) -> str:
-        return self.key.removeprefix(_SERVER)
+    def board(self) -> RegisteredBoard:
+        host, port = self.addr
+        server = self.tunebook
+        return RegisteredBoard(
+            board_class=self.key.removeprefix(_SERVER),
+            host=host,
+            port=port,
+            server_id=server.id,
+            name=server.name,
+            pid=server.pid,
+            beat=server.beat,
+            serving=server.serving,
+            cores=server.cores,
+            features=server.features,
+            mtriple=server.mtriple,
+            boot=server.boot,
+        )
 
 
-def read_registrations(told: object) -> tuple[Registration, ...]:
-    """The servers of a tracker's summary, without those that cannot be read. Raises TypeError for
+def read_registrations(told: object) -> tuple[RegisteredBoard, ...]:
+    """The boards of a tracker's summary, without those that cannot be read. Raises TypeError for
     what is no list of servers."""
     if not isinstance(told, list):
         raise TypeError("its servers are no list")
-    read = map(_registration, told)
+    read = map(_read, told)
     return tuple(one for one in read if one is not None)
 
 
-def _registration(told: object) -> Registration | None:
+def _read(told: object) -> RegisteredBoard | None:
     try:
-        return Registration.model_validate(told)
+        return _Registration.model_validate(told).board()
     except ValidationError:
         return None

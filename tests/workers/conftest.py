@@ -13,9 +13,10 @@ from typing import Any
 import pytest
 from tvm import rpc
 
+from tunebook.cache.boards.registrations import RegisteredBoard
 from tunebook.tuner.trials.trials import BoardAddress
 from tunebook.workers.boards.local_board import local_board
-from tunebook.workers.boards.tracker import RegisteredBoard, TrackerAddress, query_tracker
+from tunebook.workers.boards.tracker import TrackerAddress, query_tracker
 
 sys.path.insert(0, str(Path(__file__).parent))
 

@@ -6,6 +6,7 @@ import shutil
 
 import pytest
 
+from tunebook.cache.boards.registrations import RegisteredBoard
 from tunebook.cache.errors import BoardError, TargetError
 from tunebook.tuner.board_features import GENERATED, missing_features, needed_features
 from tunebook.tuner.llvm_targets import host_target, resolve_target
@@ -23,12 +24,7 @@ from tunebook.workers.boards.server.cpu_features import (
     x86_features,
 )
 from tunebook.workers.boards.server.machine import machine_triple
-from tunebook.workers.boards.tracker import (
-    RegisteredBoard,
-    TrackerAddress,
-    query_tracker,
-    running_tracker,
-)
+from tunebook.workers.boards.tracker import TrackerAddress, query_tracker, running_tracker
 
 A72 = "llvm -mtriple=aarch64-linux-gnu -mcpu=cortex-a72 -num-cores=4"
 A76 = "llvm -mtriple=aarch64-linux-gnu -mcpu=cortex-a76 -num-cores=4"

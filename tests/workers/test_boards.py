@@ -7,13 +7,14 @@ from dataclasses import replace
 
 import pytest
 
+from tunebook.cache.boards.registrations import RegisteredBoard
 from tunebook.cache.errors import BoardError, TargetError, UsageError
 from tunebook.cache.targets import Target
 from tunebook.tuner.llvm_targets import resolve_target
 from tunebook.workers.boards.boards import is_here, plan_boards, target_for_boards
 from tunebook.workers.boards.local_board import local_board
 from tunebook.workers.boards.server.machine import boot_id
-from tunebook.workers.boards.tracker import RegisteredBoard, TrackerAddress, running_tracker
+from tunebook.workers.boards.tracker import TrackerAddress, running_tracker
 
 ARM = "llvm -mtriple=aarch64-linux-gnu -mcpu=cortex-a76 -num-cores=1"
 

@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 from worker_in_a_thread import worker_in_a_thread
 
+from tunebook.cache.boards.registrations import RegisteredBoard
 from tunebook.cache.model_files import ModelFiles
 from tunebook.cache.queue.fleet import ServedBoard
 from tunebook.cache.queue.submissions import BudgetLimits, JobRequest, JobState
@@ -27,12 +28,7 @@ from tunebook.tuner.trials.trials import BoardAddress
 from tunebook.workers.boards.board_classes import BoardClass
 from tunebook.workers.boards.board_supervisor import BoardSupervisor
 from tunebook.workers.boards.host_server import host_server
-from tunebook.workers.boards.tracker import (
-    RegisteredBoard,
-    TrackerAddress,
-    query_tracker,
-    running_tracker,
-)
+from tunebook.workers.boards.tracker import TrackerAddress, query_tracker, running_tracker
 from tunebook.workers.fleet.fleet_worker import FleetSettings
 from tunebook.workers.rounds.workbench import WorkerSettings
 

@@ -329,4 +329,4 @@ class BoardPool:
         return len(self._queue) > self._seats.coming
 
     def _others_than(self, name: str, there: BoardsThere) -> bool:
-        return any(one.board != name and one.board not in self._aside for one in there.servers)
+        return any(one.label != name and one.label not in self._aside for one in there.servers)

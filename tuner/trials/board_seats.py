@@ -62,10 +62,10 @@ class Seats:
         so that workers take turns."""
         held = {board.name for board in self.held}
         asking = sum(seat.state is SeatState.ASKING for seat in self.all)
-        usable = [one for one in there.servers if one.board not in aside]
+        usable = [one for one in there.servers if one.label not in aside]
         if len(held) + asking >= len(usable):
             return False
-        idle = [one for one in there.servers if not one.serving and one.board not in held]
-        if idle and all(one.board in aside for one in idle):
+        idle = [one for one in there.servers if not one.serving and one.label not in held]
+        if idle and all(one.label in aside for one in idle):
             return False
         return asking == 0 or there.free > asking

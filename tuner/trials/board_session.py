@@ -103,7 +103,7 @@ class BoardSession:
             port=offer.port,
             server_id=server.server_id if server is not None else None,
             mtriple=server.mtriple if server is not None else "",
-            features=server.features if server is not None else (),
+            features=server.features if server is not None else frozenset(),
             cores=server.cores if server is not None else None,
             state=self.state(),
         )

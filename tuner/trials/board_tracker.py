@@ -14,7 +14,7 @@ from typing import Any
 
 from tvm.rpc import base as rpc
 
-from tunebook.cache.boards.registrations import Registration, read_registrations
+from tunebook.cache.boards.registrations import RegisteredBoard, read_registrations
 from tunebook.cache.errors import BoardError
 from tunebook.tuner.trials.trials import BoardAddress
 from tunebook.tuner.tvm_compat import acknowledge_at_once
@@ -28,48 +28,6 @@ _BROKEN = (OSError, ValueError, TypeError, KeyError, AttributeError, struct.erro
 
 
 @dataclass(frozen=True)
-class RegisteredServer:
-    """A board server at the tracker: its board class, where it listens, and what it tells of itself
-    and its board. TVM's own server tells nothing more."""
-
-    board_class: str
-    host: str
-    port: int
-    server_id: str | None = None
-    name: str | None = None
-    serving: bool = False
-    mtriple: str = ""
-    features: tuple[str, ...] = ()
-    cores: int | None = None
-
-    @property
-    def board(self) -> str:
-        """What records call its board."""
-        return self.name or f"{self.host}:{self.port}"
-
-    @property
-    def identity(self) -> str:
-        """What tells its process from one that is started in its place."""
-        return self.server_id or f"{self.host}:{self.port}"
-
-    @classmethod
-    def of(cls, registration: Registration) -> RegisteredServer:
-        host, port = registration.addr
-        server = registration.tunebook
-        return cls(
-            board_class=registration.board_class,
-            host=host,
-            port=port,
-            server_id=server.id,
-            name=server.name,
-            serving=server.serving,
-            mtriple=server.mtriple,
-            features=server.features,
-            cores=server.cores,
-        )
-
-
-@dataclass(frozen=True)
 class BoardOffer:
     """A board that the tracker handed out: where it listens, the key that opens it, and its server
     as it is registered, None where it is not known."""
@@ -77,14 +35,14 @@ class BoardOffer:
     host: str
     port: int
     match_key: str
-    server: RegisteredServer | None
+    server: RegisteredBoard | None
 
 
 @dataclass(frozen=True)
 class BoardsThere:
     """The boards of a class at a tracker, and how many of them nobody has."""
 
-    servers: tuple[RegisteredServer, ...]
+    servers: tuple[RegisteredBoard, ...]
     free: int
 
 
@@ -123,15 +81,15 @@ def identity(address: BoardAddress, host: str, port: int) -> str | None:
 
 
 def _server_at(
-    servers: Sequence[RegisteredServer], board_class: str, host: str, port: int
-) -> RegisteredServer | None:
+    servers: Sequence[RegisteredBoard], board_class: str, host: str, port: int
+) -> RegisteredBoard | None:
     for server in servers:
         if (server.board_class, server.host, server.port) == (board_class, host, port):
             return server
     return None
 
 
-def _registered(address: BoardAddress) -> list[RegisteredServer]:
+def _registered(address: BoardAddress) -> tuple[RegisteredBoard, ...]:
     with _Tracker(address, _LISTEN_SECONDS) as tracker:
         try:
             return tracker.servers()
@@ -180,7 +138,7 @@ class _Tracker:
         found = _server_at(self.servers(), board_class, host, port)
         return BoardOffer(host, port, match_key, found)
 
-    def servers(self) -> list[RegisteredServer]:
+    def servers(self) -> tuple[RegisteredBoard, ...]:
         return self._summary()[0]
 
     def boards_there(self, board_class: str) -> BoardsThere:
@@ -188,10 +146,10 @@ class _Tracker:
         ours = tuple(one for one in servers if one.board_class == board_class)
         return BoardsThere(ours, free.get(board_class, 0))
 
-    def _summary(self) -> tuple[list[RegisteredServer], dict[str, int]]:
+    def _summary(self) -> tuple[tuple[RegisteredBoard, ...], dict[str, int]]:
         """Who is registered, and how many of each class are free."""
         told = self._ask([rpc.TrackerCode.SUMMARY])
-        servers = [RegisteredServer.of(one) for one in read_registrations(told["server_info"])]
+        servers = read_registrations(told["server_info"])
         return servers, {name: one["free"] for name, one in told["queue_info"].items()}
 
     def _ask(self, message: list[Any], timeout: float = _ANSWER_SECONDS) -> Any:

@@ -163,7 +163,7 @@ class OpenedBoard:
     port: int
     server_id: str | None = None
     mtriple: str = ""
-    features: tuple[str, ...] = ()
+    features: frozenset[str] = frozenset()
     cores: int | None = None
     state: dict[str, float | str] = field(default_factory=dict)
 

@@ -12,6 +12,7 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import replace
 
 from tunebook.cache.board_names import check_own_class
+from tunebook.cache.boards.registrations import RegisteredBoard
 from tunebook.cache.errors import BoardError, TunebookError, UsageError
 from tunebook.cache.queue.fleet import ServedBoard
 from tunebook.cache.queue.submissions import is_emulated
@@ -26,12 +27,7 @@ from tunebook.workers.boards.emulated_sysroot import is_installed
 from tunebook.workers.boards.fitting_boards import why_none_fits
 from tunebook.workers.boards.guest_server import EMULATED_CLASS, EMULATED_CORES
 from tunebook.workers.boards.local_board import LOCAL_BOARD_CLASS, local_board
-from tunebook.workers.boards.tracker import (
-    RegisteredBoard,
-    TrackerAddress,
-    parse_tracker,
-    query_tracker,
-)
+from tunebook.workers.boards.tracker import TrackerAddress, parse_tracker, query_tracker
 
 _log = logging.getLogger(__name__)
 # A board that could not be had is not asked for again before.

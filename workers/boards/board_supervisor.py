@@ -22,11 +22,12 @@ from types import TracebackType
 from typing import Any
 
 from tunebook.cache.board_names import own_class
+from tunebook.cache.boards.registrations import RegisteredBoard
 from tunebook.cache.errors import BoardError
 from tunebook.workers.boards.child_processes import log_tail, start_child, stop_child
 from tunebook.workers.boards.server.exit_reasons import signal_name
 from tunebook.workers.boards.server.rights import user_and_group
-from tunebook.workers.boards.tracker import RegisteredBoard, TrackerAddress, query_tracker
+from tunebook.workers.boards.tracker import TrackerAddress, query_tracker
 
 _log = logging.getLogger(__name__)
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import psutil
 
 from tunebook.cache.board_names import check_own_class
+from tunebook.cache.boards.registrations import RegisteredBoard
 from tunebook.cache.errors import BoardError, UsageError
 from tunebook.cache.queue.submissions import is_emulated
 from tunebook.cache.targets import MissingCoresError, Target
@@ -22,12 +23,7 @@ from tunebook.workers.boards.fitting_boards import why_none_fits
 from tunebook.workers.boards.guest_server import EMULATED_CLASS, EMULATED_CORES
 from tunebook.workers.boards.local_board import LOCAL_BOARD_CLASS, local_board
 from tunebook.workers.boards.server.machine import boot_id
-from tunebook.workers.boards.tracker import (
-    RegisteredBoard,
-    TrackerAddress,
-    parse_tracker,
-    query_tracker,
-)
+from tunebook.workers.boards.tracker import TrackerAddress, parse_tracker, query_tracker
 
 
 @dataclass(frozen=True)

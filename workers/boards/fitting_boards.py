@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from tunebook.cache.boards.registrations import RegisteredBoard
 from tunebook.cache.targets import Target
 from tunebook.tuner.board_features import (
     missing_features,
@@ -11,7 +12,7 @@ from tunebook.tuner.board_features import (
     runs_architecture,
     some_of,
 )
-from tunebook.workers.boards.tracker import RegisteredBoard, TrackerAddress
+from tunebook.workers.boards.tracker import TrackerAddress
 
 
 def why_none_fits(

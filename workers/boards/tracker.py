@@ -19,7 +19,7 @@ from urllib.parse import urlsplit
 
 from tvm.rpc import base as rpc
 
-from tunebook.cache.boards.registrations import Registration, read_registrations
+from tunebook.cache.boards.registrations import RegisteredBoard, read_registrations
 from tunebook.cache.errors import BoardError, UsageError
 from tunebook.workers.boards.child_processes import log_tail, start_child, stop_child
 from tunebook.workers.boards.server.parent_process import follow_parent
@@ -50,35 +50,6 @@ def parse_tracker(text: str) -> TrackerAddress:
     if not host or not port or parts.netloc != text or "@" in text:
         raise UsageError(f"--tracker takes HOST:PORT, for example 192.0.2.1:9190, not '{text}'")
     return TrackerAddress(host, port)
-
-
-@dataclass(frozen=True)
-class RegisteredBoard:
-    """A board that holds a connection to the tracker.
-
-    The fields after `port` are told by Tunebook's server only: its own id, the board's name, the
-    server's process, how often it has said that it lives, whether it serves a session now, how
-    many cores it may use, what code it runs (CPU features by LLVM's names, none where it tells
-    none, and the triple), and what tells its kernel from every other (`boot_id`).
-    """
-
-    board_class: str
-    host: str
-    port: int
-    server_id: str | None = None
-    name: str | None = None
-    pid: int | None = None
-    beat: int = 0
-    serving: bool = False
-    cores: int | None = None
-    features: frozenset[str] = frozenset()
-    mtriple: str = ""
-    boot: str = ""
-
-    @property
-    def label(self) -> str:
-        """The board's name, and where it tells none its address."""
-        return self.name or f"{self.host}:{self.port}"
 
 
 @dataclass(frozen=True)
@@ -127,26 +98,7 @@ def _summary(answer: dict[str, Any]) -> TrackerSummary:
         board_class: BoardQueue(queue["free"], queue["pending"])
         for board_class, queue in answer["queue_info"].items()
     }
-    return TrackerSummary(tuple(map(_board, read_registrations(answer["server_info"]))), queues)
-
-
-def _board(registration: Registration) -> RegisteredBoard:
-    host, port = registration.addr
-    server = registration.tunebook
-    return RegisteredBoard(
-        board_class=registration.board_class,
-        host=host,
-        port=port,
-        server_id=server.id,
-        name=server.name,
-        pid=server.pid,
-        beat=server.beat,
-        serving=server.serving,
-        cores=server.cores,
-        features=frozenset(server.features),
-        mtriple=server.mtriple,
-        boot=server.boot,
-    )
+    return TrackerSummary(read_registrations(answer["server_info"]), queues)
 
 
 @contextmanager

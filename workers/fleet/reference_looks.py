@@ -105,11 +105,11 @@ class ReferenceLooks:
         any was looked at."""
         there = boards_there(address)
         due = {
-            one.board
+            one.label
             for one in there.servers
             if not one.serving
-            and (only is None or one.board in only)
-            and self._checks.is_due(address.board_class, one.board)
+            and (only is None or one.label in only)
+            and self._checks.is_due(address.board_class, one.label)
         }
         before = len(due)
         if due and there.free:

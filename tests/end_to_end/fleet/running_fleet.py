@@ -22,16 +22,12 @@ from postgresql_server import PostgresqlServer, running_postgresql
 from redis_server import RedisServer, running_redis
 
 from tunebook.cache.access.tokens import Role
+from tunebook.cache.boards.registrations import RegisteredBoard
 from tunebook.cache.errors import BoardError, TunebookError
 from tunebook.cache.keys import ScheduleKey
 from tunebook.cache.remote.client import Client
 from tunebook.cache.store import Store
-from tunebook.workers.boards.tracker import (
-    BoardQueue,
-    RegisteredBoard,
-    TrackerAddress,
-    query_tracker,
-)
+from tunebook.workers.boards.tracker import BoardQueue, TrackerAddress, query_tracker
 
 BOARD_CLASS = "emulated-aarch64"
 BOARDS = ("board-1", "board-2")

@@ -23,7 +23,7 @@ from fleet_database import HeldRound
 from fleet_parts import Part, end_tree
 from running_fleet import REPLICAS, WORKERS, Fleet
 
-from tunebook.workers.boards.tracker import RegisteredBoard
+from tunebook.cache.boards.registrations import RegisteredBoard
 
 pytestmark = [pytest.mark.slow, pytest.mark.emulated, pytest.mark.postgresql]
 

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from tvm import rpc
 
+from tunebook.cache.boards.registrations import RegisteredBoard
 from tunebook.cache.records import Candidate
 from tunebook.tuner.llvm_targets import resolve_target
 from tunebook.tuner.splitting.program import Program
@@ -22,7 +23,7 @@ from tunebook.tuner.trials.trials import BoardAddress, BuildRequest, BuiltLibrar
 from tunebook.workers.boards.emulated_board import emulated_board
 from tunebook.workers.boards.emulated_sysroot import QEMU
 from tunebook.workers.boards.local_board import local_board
-from tunebook.workers.boards.tracker import RegisteredBoard, TrackerAddress, query_tracker
+from tunebook.workers.boards.tracker import TrackerAddress, query_tracker
 
 # These tests share modules of their own, which importlib mode does not look for.
 sys.path.insert(0, str(Path(__file__).parent))

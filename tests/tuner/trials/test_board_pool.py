@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from trial_samples import elementwise
 
+from tunebook.cache.boards.registrations import RegisteredBoard
 from tunebook.cache.errors import BoardError
 from tunebook.cache.records import ErrorClass, Measurement
 from tunebook.tuner.splitting.program import Program
@@ -22,12 +23,7 @@ from tunebook.tuner.trials.target_boards import TargetBoards
 from tunebook.tuner.trials.trials import BoardAddress, BuiltLibrary, OpenedBoard
 from tunebook.workers.boards.board_supervisor import BoardSupervisor
 from tunebook.workers.boards.host_server import host_server
-from tunebook.workers.boards.tracker import (
-    RegisteredBoard,
-    TrackerAddress,
-    query_tracker,
-    running_tracker,
-)
+from tunebook.workers.boards.tracker import TrackerAddress, query_tracker, running_tracker
 
 BOARD_CLASS = "rack"
 BOARDS = 3

@@ -12,11 +12,12 @@ from pathlib import Path
 from tunebook.cache.access.tokens import Role
 from tunebook.cache.boards.board_reports import BoardOrders, BoardReport, BoardState
 from tunebook.cache.boards.drift import FEWEST_RUNS
+from tunebook.cache.boards.registrations import RegisteredBoard
 from tunebook.cache.remote.client import Client
 from tunebook.cache.remote.retries import Retries
 from tunebook.cache.store import Store
 from tunebook.workers.agent.coordinator_reports import CoordinatorReports
-from tunebook.workers.boards.tracker import RegisteredBoard, TrackerAddress, query_tracker
+from tunebook.workers.boards.tracker import TrackerAddress, query_tracker
 
 CLASS, NAME = "lab", "bench-3"
 
