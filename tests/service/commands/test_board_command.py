@@ -50,10 +50,13 @@ def test_it_keeps_a_board_until_it_is_stopped_and_logs_json(
     with running_tracker() as tracker:
         agent = start("--class", "rpi4b", "--tracker", tracker, "--name", "rpi4b-1")
         eventually(lambda: names_of(tracker, "rpi4b") == {"rpi4b-1"}, "the board is registered")
+        log = tmp_path / "log"
+        # The tracker knows of the board before the agent has looked there again.
+        eventually(lambda: "is registered" in log.read_text(), "the agent knows that it is")
         agent.terminate()
         assert agent.wait(timeout=60) == ExitCode.OK
-        assert names_of(tracker, "rpi4b") == set()
-    lines = [json.loads(line) for line in (tmp_path / "log").read_text().splitlines()]
+        eventually(lambda: names_of(tracker, "rpi4b") == set(), "the tracker has heard of it")
+    lines = [json.loads(line) for line in log.read_text().splitlines()]
     if os.geteuid() == 0:
         assert lines.pop(0)["message"] == "what this board is sent runs as root; give --run-as USER"
     assert {line["board_class"] for line in lines} == {"rpi4b"}
@@ -76,7 +79,9 @@ def test_its_token_is_not_there_for_kernels(
         (board,) = query_tracker(tracker).boards_of("rpi4b")
         assert board.pid is not None
         assert "tbk_secret" not in psutil.Process(board.pid).environ().values()
-    said = (tmp_path / "log").read_text()
+        log = tmp_path / "log"
+        eventually(lambda: "not reported" in log.read_text(), "that no one took the report is told")
+    said = log.read_text()
     assert said.count("not reported") == 1
     assert "tbk_secret" not in said
 

@@ -34,6 +34,11 @@ class KeptBoard:
         boards = query_tracker(self.tracker).boards_of(key)
         return boards[0] if boards else None
 
+    def find_other_than(self, server: int | None) -> RegisteredBoard | None:
+        """The board under its class, None while a process of the number `server` serves it."""
+        found = self.find()
+        return None if found is None or found.pid == server else found
+
     @property
     def registered(self) -> RegisteredBoard:
         """The board under its class at the tracker, where it is known to be."""
