@@ -1,18 +1,22 @@
 """Linking shared libraries on this machine, for whichever architecture the target names.
 
-A kernel needs no start-up code and only the C library and libm, so any linker does. Milliseconds
-a kernel of 25 KB, measured on x86-64: `cc` 10, `aarch64-linux-gnu-gcc` 13, ziglang's `ld.lld` 20
-(its `cc` takes 45, and at its very first link 16 s to build a C library).
+A kernel needs no start-up code and only the C library and libm, so any linker does. Most of a
+linker's time goes into the C library's symbols, of which only the library's name matters here: the
+board has the library. Not so libm's, where a function's version decides how fast it is.
+Milliseconds of the processor a kernel of 25 KB, measured on x86-64: `cc` 8 (20 with the C library),
+ziglang's `ld.lld` 7 (its `cc` takes 45, and at its very first link 16 s to build a C library).
 """
 
 from __future__ import annotations
 
 import importlib.util
+import os
 import platform
 import re
 import shutil
 import subprocess
 import tempfile
+import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -86,9 +90,22 @@ def _compiler_driver(architecture: _Architecture) -> FCompile | None:
     for name in _driver_names(architecture):
         path = shutil.which(name)
         if path is not None:
-            # Always needed: without it a library of another process's C library may go unfound.
-            return _fcompile([path, "-shared", "-fPIC"], ["-Wl,--no-as-needed", "-lm"])
+            return _driver_link([path, "-shared", "-fPIC", "-nostdlib"])
     return None
+
+
+def _driver_link(driver: Sequence[str]) -> FCompile:
+    def make(name: str, path: Path) -> None:
+        _run([*driver, f"-Wl,-soname,{name}", "-o", str(path), "-x", "c", os.devnull])
+
+    stub = _Stub("libc.so.6", make)
+
+    def link(output: str, objects: Sequence[str], **_: Any) -> None:
+        # Always needed: without it a library of another process's C library may go unfound.
+        needed = ["-Wl,--no-as-needed", "-lm", stub.path(), "-Wl,--as-needed", "-lgcc"]
+        _run([*driver, "-o", output, *objects, *needed])
+
+    return _formatted(link)
 
 
 def _zig_linker(architecture: _Architecture) -> FCompile | None:
@@ -98,29 +115,36 @@ def _zig_linker(architecture: _Architecture) -> FCompile | None:
     zig = Path(spec.submodule_search_locations[0]) / "zig"
     linker = [str(zig), "ld.lld", "-m", architecture.emulation, "-shared"]
 
+    def make(name: str, path: Path) -> None:
+        empty = path.with_name("empty.ld")
+        empty.write_text("")
+        _run([*linker, "-soname", name, "-o", str(path), str(empty)])
+
+    stubs = [_Stub(name, make) for name in ("libm.so.6", "libc.so.6")]
+
     def link(output: str, objects: Sequence[str], **_: Any) -> None:
-        with tempfile.TemporaryDirectory(prefix="tunebook-link-") as folder:
-            # Only the libraries' names matter here: the board has the libraries.
-            stubs = [_stub(linker, Path(folder), name) for name in ("libm.so.6", "libc.so.6")]
-            _run([*linker, "-o", output, *objects, "--no-as-needed", *stubs])
+        needed = [stub.path() for stub in stubs]
+        _run([*linker, "-o", output, *objects, "--no-as-needed", *needed])
 
     return _formatted(link)
 
 
-def _stub(linker: Sequence[str], folder: Path, name: str) -> str:
-    """A library without content, for its name to be written into what is linked against it."""
-    empty = folder / "empty.ld"
-    empty.write_text("")
-    path = folder / name
-    _run([*linker, "-soname", name, "-o", str(path), str(empty)])
-    return str(path)
+class _Stub:
+    """A library of a name and without content, for the name to be written into what is linked
+    against it; made once, and again where somebody tidied it away. Thread-safe."""
 
+    def __init__(self, name: str, make: Callable[[str, Path], None]) -> None:
+        self._name = name
+        self._make = make
+        self._lock = threading.Lock()
+        self._folder: tempfile.TemporaryDirectory[str] | None = None
 
-def _fcompile(before: Sequence[str], after: Sequence[str]) -> FCompile:
-    def link(output: str, objects: Sequence[str], **_: Any) -> None:
-        _run([*before, "-o", output, *objects, *after])
-
-    return _formatted(link)
+    def path(self) -> str:
+        with self._lock:
+            if self._folder is None or not Path(self._folder.name, self._name).is_file():
+                self._folder = tempfile.TemporaryDirectory(prefix="tunebook-link-")
+                self._make(self._name, Path(self._folder.name, self._name))
+            return str(Path(self._folder.name, self._name))
 
 
 def _formatted(link: FCompile) -> FCompile:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import struct
+import subprocess
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -84,6 +87,29 @@ class TestForThisMachine:
     def test_it_names_the_libraries_it_needs(self, host, tmp_path) -> None:
         content = exported(host, tmp_path / "kernel.so").read_bytes()
         assert b"libm.so.6\0" in content and b"libc.so.6\0" in content
+
+    def test_a_function_of_libm_has_the_version_that_programs_of_today_get(
+        self, host, tmp_path
+    ) -> None:
+        """Without one the board would take the oldest, which is slower."""
+        library = exported(host, tmp_path / "kernel.so")
+        symbols = subprocess.run(["nm", "-D", library], stdout=subprocess.PIPE, check=True).stdout
+        assert re.search(rb"\bU expf@GLIBC_2\.27\n", symbols)
+
+    @pytest.mark.parametrize("tools", ["any", "ziglang"])
+    def test_it_goes_on_where_temporary_files_were_tidied_away(
+        self, tools, host, request, monkeypatch, tmp_path
+    ) -> None:
+        if tools == "ziglang":
+            request.getfixturevalue("only_ziglang")
+        linking._linker.cache_clear()
+        temporary = tmp_path / "temporary"
+        for name in ("one", "other"):
+            temporary.mkdir()
+            with monkeypatch.context() as patch:
+                patch.setattr(tempfile, "tempdir", str(temporary))
+                assert_runs(exported(host, tmp_path / f"{name}.so"))
+            shutil.rmtree(temporary)
 
     def test_a_whole_model_loads_and_runs(self, host, tmp_path) -> None:
         library = export_model(host, tmp_path / "model.so")
