@@ -69,9 +69,15 @@ class BoardHolder:
         self._lock = threading.RLock()
         self._folder = tempfile.TemporaryDirectory(prefix="tunebook-measure-")
         self._child: ChildProcess | None = None
+        self._child_is_ready = False
         self._board: OpenedBoard | None = None
         self._until = 0.0
         self._closed = False
+
+    def start(self) -> None:
+        """Starts the process already, without waiting: it loads TVM while others do too."""
+        with self._lock:
+            self._started_child()
 
     @property
     def board(self) -> OpenedBoard | None:
@@ -198,20 +204,27 @@ class BoardHolder:
         self._drop_child()
         return Lost(text, board.name, time.monotonic() - began)
 
-    def _running_child(self) -> ChildProcess:
+    def _started_child(self) -> ChildProcess:
         if self._closed:
             raise TunebookError("the measuring is closed; open another Measurer")
         if self._child is None:
             self._child = ChildProcess(_MODULE, Path(self._folder.name))
+        return self._child
+
+    def _running_child(self) -> ChildProcess:
+        child = self._started_child()
+        if not self._child_is_ready:
             try:
-                self._child.wait_until_ready()
+                child.wait_until_ready()
             except TunebookError:
                 self._drop_child()
                 raise
-        return self._child
+            self._child_is_ready = True
+        return child
 
     def _drop_child(self) -> None:
         self._board = None
+        self._child_is_ready = False
         if self._child is not None:
             self._child.close()
             self._child = None

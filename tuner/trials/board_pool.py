@@ -94,6 +94,10 @@ class BoardPool:
                     seat.thread.start()
         return trial.future
 
+    def start(self) -> None:
+        """Starts the process for the first board already, without waiting for it or for a board."""
+        self._seats.all[0].holder.start()
+
     @property
     def held(self) -> int:
         """How many boards are held, at least one."""

@@ -112,15 +112,17 @@ def open_workbench(
 def open_board_pool(
     board: BoardAddress, settings: WorkerSettings, check: BoardCheck | None = None
 ) -> BoardPool:
-    """The boards of a class, of which none is held before the first trial; `check` is asked about
-    each that a session is opened on."""
-    return BoardPool(
+    """The boards of a class, of which none is held before the first trial: only the process that
+    will measure starts. `check` is asked about each that a session is opened on."""
+    boards = BoardPool(
         board,
         most_boards=settings.most_boards,
         board_timeout=settings.board_timeout,
         run_timeout=settings.run_timeout,
         check=check,
     )
+    boards.start()
+    return boards
 
 
 def supply_for(boards: BoardPool, settings: WorkerSettings) -> Supply:

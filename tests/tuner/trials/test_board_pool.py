@@ -10,6 +10,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+import psutil
 import pytest
 from trial_samples import elementwise
 
@@ -136,6 +137,36 @@ def test_all_boards_measure_at_once(
         found = measured(boards, program, kernels)
     assert [one.error for one in found] == [None] * BOARDS
     assert {one.board for one in found} == {"rack-0", "rack-1", "rack-2"}
+
+
+class TestStarting:
+    def test_before_the_first_trial_is_what_that_trial_uses(
+        self, all_there: Rack, kernel: KernelMaker, program: Program
+    ) -> None:
+        with pool_of(all_there, most=1) as boards:
+            boards.pool.start()
+            early = _measuring_processes()
+            assert len(early) == 1
+            assert measured(boards, program, [kernel("")])[0].error is None
+            assert _measuring_processes() == early
+
+    def test_that_fails_costs_the_first_trial_nothing(
+        self, all_there: Rack, kernel: KernelMaker, program: Program
+    ) -> None:
+        with pool_of(all_there, most=1) as boards:
+            boards.pool.start()
+            _measuring_processes()[0].kill()
+            assert measured(boards, program, [kernel("")])[0].error is None
+
+    def test_is_ended_by_closing(self, all_there: Rack) -> None:
+        with pool_of(all_there) as boards:
+            boards.pool.start()
+        assert _measuring_processes() == []
+
+
+def _measuring_processes() -> list[psutil.Process]:
+    children = psutil.Process().children()
+    return [one for one in children if "tunebook.tuner.trials.measure_process" in one.cmdline()]
 
 
 def test_no_more_boards_are_used_than_a_worker_may(
