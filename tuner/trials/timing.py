@@ -16,8 +16,10 @@ _SPREAD = 0.05
 # What a trial may cost, once it has three repeats, and before it has.
 _ENOUGH_SECONDS = 0.05
 _LIMIT_SECONDS = 0.5
-# A kernel that is this much slower than the best known one needs no exact time.
+# A kernel that is this much slower than the best known one needs no exact time: one repeat is
+# enough of a long one, and three repeats of any that do not agree.
 _HOPELESS = 5.0
+_NO_CONTENDER = 1.5
 
 # What a record says of its seconds where they are instructions, one a nanosecond.
 INSTRUCTIONS = "instructions"
@@ -32,8 +34,8 @@ def time_kernel(run: RunKernel, best_seconds: float | None = None) -> tuple[floa
 
     Three calls of `run` at most, since each is a round trip to the board: a first one to learn how
     long the kernel takes, one for the repeats that are needed, and where these do not agree one
-    for as many more as 50 ms allow. A kernel of more than some 100 ms gets fewer than three
-    repeats, and one much slower than `best_seconds` only one.
+    for as many more as 50 ms allow, unless the fastest is far from `best_seconds`. A kernel of more
+    than some 100 ms gets fewer than three repeats, and one much slower than the best only one.
     """
     (first,) = run(1, 1)
     number = max(1, math.ceil(_REPEAT_SECONDS / max(first, 1e-6)))
@@ -48,7 +50,8 @@ def time_kernel(run: RunKernel, best_seconds: float | None = None) -> tuple[floa
         times = run(number, repeats)
         kept.extend(times)
         spent += number * sum(times)
-        if spread(kept) > _SPREAD and spent < _ENOUGH_SECONDS:
+        contends = best_seconds is None or min(kept) < _NO_CONTENDER * best_seconds
+        if contends and spread(kept) > _SPREAD and spent < _ENOUGH_SECONDS:
             kept.extend(run(number, _more_repeats(number * median(kept), spent)))
     return tuple(kept)
 

@@ -102,6 +102,15 @@ def test_an_unsteady_kernel_of_some_length_is_repeated_as_long_as_there_is_time(
     assert kernel.asked == [(1, 1), (1, 2), (1, 4)]
 
 
+@pytest.mark.parametrize(("fastest", "more"), [(90e-6, True), (140e-6, True), (160e-6, False)])
+def test_an_unsteady_kernel_is_repeated_more_often_only_where_it_may_be_the_best(
+    fastest: float, more: bool
+) -> None:
+    kernel = ScriptedKernel(2 * fastest, 3 * fastest, fastest)
+    times = time_kernel(kernel, best_seconds=100e-6)
+    assert (len(times) > 3) == more
+
+
 def test_a_clock_that_stands_still_ends_the_trial() -> None:
     kernel = ScriptedKernel(0.0)
     assert max(time_kernel(kernel)) == 0.0
