@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -56,42 +56,38 @@ def sample_of(record: Record) -> Sample | None:
 
 @derived_object
 class _FeatureModel(XGBModel._cls):  # type: ignore[misc]
-    """TVM's XGBoost model, fed with stored features, which puts what is known last."""
+    """TVM's XGBoost model, fed with stored features, which knows what was measured."""
 
     def __init__(self, threads: int, seed: int) -> None:
         config = XGBConfig(nthread=threads, seed=seed)
         super().__init__(config=config, num_warmup_samples=0)
-        self._known: frozenset[str] = frozenset()
         self._scores: dict[str, float] = {}
         self._random = np.random.default_rng(seed)
 
-    def start_search(self, known: frozenset[str]) -> None:
-        self._known = known
-        self._scores.clear()
+    def start_search(self, known: Mapping[str, float]) -> None:
+        self._scores = dict(known)
 
     def predict(self, context: Any, candidates: Sequence[Any]) -> NDArray[np.float64]:
         hashes = [module_hash(candidate.sch.mod) for candidate in candidates]
-        if self.booster is None:
-            scores = self._random.uniform(0.01, 1.0, size=len(candidates))
-            scores[[one in self._known for one in hashes]] = 0.0
-            return np.asarray(scores, dtype="float64")
-        self._score(context, dict(zip(hashes, candidates, strict=True)))
-        return np.array([self._scores.get(one, 0.0) for one in hashes], dtype="float64")
-
-    def _score(self, context: Any, candidates: dict[str, Any]) -> None:
-        """Scores what is neither known nor scored yet. Features take half of a search's time, and
-        each generation holds what was measured and what the last one has left as it was."""
+        # Features take half of a search's time, and each generation holds what the last one has
+        # left as it was.
         new = {
             name: candidate
-            for name, candidate in candidates.items()
-            if name not in self._known and name not in self._scores
+            for name, candidate in zip(hashes, candidates, strict=True)
+            if name not in self._scores
         }
-        if not new:
-            return
-        features = self.extractor.extract_from(context, list(new.values()))
+        if new:
+            scores = self._expected(context, list(new.values()))
+            self._scores.update(zip(new, scores.tolist(), strict=True))
+        return np.array([self._scores[one] for one in hashes], dtype="float64")
+
+    def _expected(self, context: Any, candidates: list[Any]) -> NDArray[np.floating[Any]]:
+        if self.booster is None:
+            return self._random.uniform(0.01, 1.0, size=len(candidates))
+        features = self.extractor.extract_from(context, candidates)
         scores = self._predict([one.numpy().astype("float32") for one in features])
-        scores = np.maximum(scores, 0.0) + 1e-6
-        self._scores.update(zip(new, scores.tolist(), strict=True))
+        found: NDArray[np.floating[Any]] = np.maximum(scores, 0.0) + 1e-6
+        return found
 
 
 class CostModel:
@@ -120,9 +116,9 @@ class CostModel:
         self._train()
         self._trained_samples = self._samples
 
-    def put_last(self, known: frozenset[str]) -> None:
-        """Scores candidates of these module hashes below every other, until the next call: one
-        before each search."""
+    def start_search(self, known: Mapping[str, float]) -> None:
+        """Before each search: what is known by module hash is scored so, 1 being the fastest and 0
+        a failure, and not by what the model expects of it."""
         self._model.start_search(known)
 
     def _train(self) -> None:

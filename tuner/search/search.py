@@ -19,15 +19,15 @@ from tunebook.tuner.hashing import module_hash
 from tunebook.tuner.one_line import one_line
 from tunebook.tuner.search.cost_model import CostModel
 from tunebook.tuner.traces.replay import replay
-from tunebook.tuner.traces.trace_steps import trace_text
+from tunebook.tuner.traces.trace_steps import steps_of, trace_text
 from tunebook.tuner.tvm_compat import load_cpu_intrinsics, silent_native_stderr
 
 _log = logging.getLogger(__name__)
 
-# Replaying mutated traces is where a search's time goes. On a 3x3 convolution TVM's population of
-# 512 and 4 generations take four times as long as these, and find nothing measurably faster
-# (tests/benchmarks/throughput.py).
-_LARGEST_POPULATION = 128
+# Replaying mutated traces and taking their features is where a search's time goes. On a 3x3
+# convolution TVM's population of 512 and 4 generations take six times as long as 128 and 2, and
+# find nothing measurably faster (tests/benchmarks/throughput.py); one generation finds less.
+LARGEST_POPULATION = 128
 _SMALLEST_POPULATION = 16
 _POPULATION_PER_CANDIDATE = 5
 _GENERATIONS = 2
@@ -64,10 +64,20 @@ class _MeasuredTraces(ms.database.PyDatabase):  # type: ignore[misc]
 class TaskSearch:
     """Proposes candidates for one workload on one target.
 
-    `threads` is how many the search may use, `seed` what makes it repeatable.
+    `threads` is how many the search may use, `seed` what makes it repeatable; `population` how many
+    candidates a generation has at most.
     """
 
-    def __init__(self, tir: str, target: Any, model: CostModel, *, threads: int, seed: int):
+    def __init__(
+        self,
+        tir: str,
+        target: Any,
+        model: CostModel,
+        *,
+        threads: int,
+        seed: int,
+        population: int = LARGEST_POPULATION,
+    ):
         load_cpu_intrinsics()
         self._mod = tvm.ir.load_json(tir)
         self._workload = ms.database.Workload(self._mod)
@@ -75,6 +85,7 @@ class TaskSearch:
         self._model = model
         self._threads = threads
         self._seed = seed
+        self._population = population
         self._rounds = 0
         self._spaces: list[Any] | None = None
         # By record; None for one that does not replay.
@@ -83,25 +94,25 @@ class TaskSearch:
     def propose(
         self, count: int, measured: Sequence[Record], known: frozenset[str]
     ) -> list[Candidate]:
-        """At most `count` candidates whose modules are not in `known` and differ among each other.
+        """At most `count` candidates whose modules are not in `known` and differ among each other,
+        those that take longest to compile first: no process is to wait for another's last one.
 
         `measured` are this task's successful records, fastest first. Fewer than `count`, also
         none, means that the search finds nothing new.
         """
         if count <= 0:
             return []
-        wanted = count + _SPARE
-        self._model.put_last(known)
-        found = self._generate(wanted, measured)
+        self._model.start_search(_scores(measured, known))
+        found = self._generate(count + _SPARE, measured)
         fresh: dict[str, Candidate] = {}
         for sch in found:
             name = module_hash(sch.mod)
             if name not in known and name not in fresh:
                 fresh[name] = Candidate(trace_text(sch), name)
-        return list(fresh.values())[:count]
+        return sorted(list(fresh.values())[:count], key=_steps_unrolled, reverse=True)
 
     def _generate(self, wanted: int, measured: Sequence[Record]) -> list[Any]:
-        population = _population(wanted)
+        population = _population(wanted, self._population)
         # A model that has learnt nothing ranks by chance, so there is nothing to evolve towards.
         generations = _GENERATIONS if self._model.trained else 0
         context = self._context(population, generations)
@@ -110,7 +121,9 @@ class TaskSearch:
             database = _MeasuredTraces(self._workload, best)
             if self._spaces is None:
                 self._spaces = list(context.generate_design_space())
-            context.pre_tuning(wanted, wanted, self._spaces, database, self._model.tvm_model)
+            # What was measured is among the best, and left out of what is proposed.
+            asked = wanted + len(best)
+            context.pre_tuning(asked, asked, self._spaces, database, self._model.tvm_model)
             found = context.generate_measure_candidates()
             context.post_tuning()
         return [] if found is None else [candidate.sch for candidate in found]
@@ -151,6 +164,31 @@ class TaskSearch:
         )
 
 
-def _population(wanted: int) -> int:
+def _scores(measured: Sequence[Record], known: frozenset[str]) -> dict[str, float]:
+    """What the model is told of what is known: how fast each is beside the fastest, 0 where no
+    time of it counts. The fast ones have the most children."""
+    scores = dict.fromkeys(known, 0.0)
+    times = {
+        record.candidate.module_hash: record.measurement.seconds
+        for record in measured
+        if record.measurement.seconds
+    }
+    best = min(times.values(), default=0.0)
+    return scores | {name: best / seconds for name, seconds in times.items()}
+
+
+def _steps_unrolled(candidate: Candidate) -> int:
+    """How many steps loops are unrolled up to, which is what most of all makes code long."""
+    return max(
+        (
+            step.attributes[0][step.decision]
+            for step in steps_of(candidate.trace)
+            if step.kind == "SampleCategorical"
+        ),
+        default=0,
+    )
+
+
+def _population(wanted: int, largest: int) -> int:
     fewest = max(_SMALLEST_POPULATION, wanted)
-    return max(fewest, min(_LARGEST_POPULATION, _POPULATION_PER_CANDIDATE * wanted))
+    return max(fewest, min(largest, _POPULATION_PER_CANDIDATE * wanted))

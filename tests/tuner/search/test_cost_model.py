@@ -112,13 +112,13 @@ def test_a_search_takes_each_modules_features_once_and_none_of_what_is_known(
 
     monkeypatch.setattr(cost_model, "module_hash", lambda module: module)
     monkeypatch.setattr(inner, "extractor", SimpleNamespace(extract_from=extract))
-    model.put_last(frozenset("c"))
+    model.start_search({"c": 0.75})
     a, known, again, b = predict("acab")
     assert predict("ba") == [b, a]
-    assert (known, again) == (0.0, a)
+    assert (known, again) == (0.75, a)
     assert extracted == [["a", "b"]]
-    model.put_last(frozenset())
-    assert predict("c")[0] > 0
+    model.start_search({})
+    assert predict("c")[0] != 0.75
     assert extracted[1:] == [["c"]]
 
 
