@@ -16,8 +16,8 @@ _SPREAD = 0.05
 # What a trial may cost, once it has three repeats, and before it has.
 _ENOUGH_SECONDS = 0.05
 _LIMIT_SECONDS = 0.5
-# A kernel that is this much slower than the best known one needs no exact time: one repeat is
-# enough of a long one, and three repeats of any that do not agree.
+# A kernel that is this much slower than the best known one needs no exact time: a single run is
+# enough of a long one, and one repeat of any, unless that shows that it is not so far behind.
 _HOPELESS = 5.0
 _NO_CONTENDER = 1.5
 
@@ -34,33 +34,48 @@ def time_kernel(run: RunKernel, best_seconds: float | None = None) -> tuple[floa
 
     Three calls of `run` at most, since each is a round trip to the board: a first one to learn how
     long the kernel takes, one for the repeats that are needed, and where these do not agree one
-    for as many more as 50 ms allow, unless the fastest is far from `best_seconds`. A kernel of more
-    than some 100 ms gets fewer than three repeats, and one much slower than the best only one.
+    for as many more as 50 ms allow. A kernel of more than some 100 ms gets fewer than three
+    repeats, and one that is far from `best_seconds` a single one.
     """
+    best = math.inf if best_seconds is None else best_seconds
     (first,) = run(1, 1)
     number = max(1, math.ceil(_REPEAT_SECONDS / max(first, 1e-6)))
     kept = [first] if number == 1 else []
-    spent = 2 * first
-    if kept and best_seconds is not None and first > _HOPELESS * best_seconds:
+    if kept and first > _HOPELESS * best:
         return (first,)
-    repeats = _REPEATS - len(kept)
-    if kept:
-        repeats = min(repeats, int((_LIMIT_SECONDS - spent) / first) - 1)
+    repeats = _repeats(first, kept, best)
+    spent = 2 * first
     if repeats > 0:
         times = run(number, repeats)
         kept.extend(times)
         spent += number * sum(times)
-        contends = best_seconds is None or min(kept) < _NO_CONTENDER * best_seconds
-        if contends and spread(kept) > _SPREAD and spent < _ENOUGH_SECONDS:
-            kept.extend(run(number, _more_repeats(number * median(kept), spent)))
+        more = _more_repeats(kept, number, spent, best)
+        if more > 0:
+            kept.extend(run(number, more))
     return tuple(kept)
 
 
-def _more_repeats(seconds: float, spent: float) -> int:
-    """How many repeats of so many seconds there is time for, at least one."""
+def _repeats(first: float, kept: Sequence[float], best: float) -> int:
+    """How many repeats a kernel needs whose first run took so long, and has time for."""
+    wanted = 1 if first > _NO_CONTENDER * best else _REPEATS - len(kept)
+    return min(wanted, _time_for(first, 2 * first)) if kept else wanted
+
+
+def _more_repeats(kept: Sequence[float], number: int, spent: float, best: float) -> int:
+    """How many repeats more it needs, and has time for."""
+    if min(kept) > _NO_CONTENDER * best:
+        return 0
+    seconds = number * median(kept)
+    if spread(kept) <= _SPREAD or spent >= _ENOUGH_SECONDS:
+        return min(_REPEATS - len(kept), _time_for(seconds, spent))
     if seconds <= 0:
         return _MORE_REPEATS
     return min(_MORE_REPEATS, math.ceil((_ENOUGH_SECONDS - spent) / seconds))
+
+
+def _time_for(seconds: float, spent: float) -> int:
+    """How many repeats of so many seconds a trial may still cost, and the run before them."""
+    return int((_LIMIT_SECONDS - spent) / seconds) - 1 if seconds > 0 else _REPEATS
 
 
 def spread(seconds: Sequence[float]) -> float:
