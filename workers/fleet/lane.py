@@ -146,6 +146,7 @@ class Lane:
 
     def _turn(self) -> bool:
         """Does one thing, if there is one to do."""
+        self._claims.release_owed()
         self._upkeep.between_jobs()
         there = self._upkeep.usable
         stage = self._claim_stage(there)
