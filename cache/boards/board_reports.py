@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import TypeVar
 
 from tunebook.cache.errors import TargetError
@@ -149,6 +149,11 @@ class BoardState:
     quarantined_at: datetime | None = None
     suspect_records: int = 0
     silent: bool = False
+
+
+def is_silent(reported_at: datetime, moment: datetime) -> bool:
+    """Whether an agent that reported last at one moment is silent at the other."""
+    return reported_at < moment - timedelta(seconds=SILENT_SECONDS)
 
 
 _Figure = TypeVar("_Figure", int, float)

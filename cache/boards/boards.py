@@ -109,6 +109,13 @@ class Boards:
         with self._database.writing() as session:
             references.begin_baseline(session, board_class, name)
 
+    def forget(self, board_class: str, name: str) -> None:
+        """Forgets a board that is gone, and what its reference kernel took; its records stay as
+        they are. One that is heard of again is a new board. Raises NotFoundError for a board that
+        nobody knows, and UsageError for one whose agent reports."""
+        with self._database.writing() as session:
+            references.forget_board(session, board_class, name)
+
     def quarantine(self, board_class: str, name: str) -> str:
         """Why a board is in quarantine; empty where it is not."""
         with self._database.reading() as session:

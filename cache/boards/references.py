@@ -11,6 +11,7 @@ from sqlalchemy import ColumnElement, and_, delete, func, select
 from sqlalchemy.orm import Session
 
 from tunebook.cache.board_names import board_address
+from tunebook.cache.boards.board_reports import SILENT_SECONDS, is_silent
 from tunebook.cache.boards.drift import (
     BASE_RUNS,
     NEWEST_RUNS,
@@ -21,7 +22,7 @@ from tunebook.cache.boards.drift import (
     judge,
 )
 from tunebook.cache.boards.suspects import forget_restated, mark_suspects
-from tunebook.cache.errors import NotFoundError
+from tunebook.cache.errors import NotFoundError, UsageError
 from tunebook.cache.storage.announcements import announce_work
 from tunebook.cache.storage.identities import insert_missing
 from tunebook.cache.storage.moments import database_now
@@ -111,14 +112,23 @@ def note_reference(
 
 def begin_baseline(session: Session, board_class: str, name: str) -> None:
     """See Boards.begin_baseline."""
-    known = select(BoardRow).filter_by(board_class=board_class, name=name).with_for_update()
-    board = session.execute(known).scalar_one_or_none()
-    if board is None:
-        address = board_address(board_class, name)
-        raise NotFoundError(f"there is no board {address}; `tunebook boards` lists them")
+    board = _known(session, board_class, name)
     session.execute(delete(ReferenceRunRow).where(_runs_of(board_class, name)))
     board.reference_seconds = board.reference_spread = board.measured_at = None
     _is_well(session, board)
+
+
+def forget_board(session: Session, board_class: str, name: str) -> None:
+    """See Boards.forget."""
+    board = _known(session, board_class, name)
+    if board.reported_at is not None and not is_silent(board.reported_at, database_now(session)):
+        raise UsageError(
+            f"the board {board_address(board_class, name)} reports, and would be back at once; "
+            f"stop its `tunebook board` first, and wait {SILENT_SECONDS:g} s"
+        )
+    session.execute(delete(ReferenceRunRow).where(_runs_of(board_class, name)))
+    forget_restated(session, board_class, name)
+    session.delete(board)
 
 
 def quarantine(session: Session, board_class: str, name: str) -> str:
@@ -151,6 +161,16 @@ def _locked(session: Session, board_class: str, name: str) -> BoardRow:
     identity = {"board_class": board_class, "name": name}
     insert_missing(session, BoardRow, {**identity, "report": {}})
     return session.execute(select(BoardRow).filter_by(**identity).with_for_update()).scalar_one()
+
+
+def _known(session: Session, board_class: str, name: str) -> BoardRow:
+    """A board's row, locked. Raises NotFoundError."""
+    known = select(BoardRow).filter_by(board_class=board_class, name=name).with_for_update()
+    board = session.execute(known).scalar_one_or_none()
+    if board is None:
+        address = board_address(board_class, name)
+        raise NotFoundError(f"there is no board {address}; `tunebook boards` lists them")
+    return board
 
 
 def _is_well(session: Session, board: BoardRow) -> None:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import asdict, fields
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any
 
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
-from tunebook.cache.boards.board_reports import SILENT_SECONDS, BoardReport, BoardState
+from tunebook.cache.boards.board_reports import BoardReport, BoardState, is_silent
 from tunebook.cache.storage.identities import insert_or_update
 from tunebook.cache.storage.moments import database_now
 from tunebook.cache.storage.tables import BoardRow, RecordRow
@@ -55,7 +55,6 @@ def read_boards(session: Session, board_class: str | None = None) -> tuple[Board
 
 
 def _state(row: BoardRow, moment: datetime, suspect_records: int) -> BoardState:
-    latest = moment - timedelta(seconds=SILENT_SECONDS)
     return BoardState(
         board_class=row.board_class,
         name=row.name,
@@ -67,7 +66,7 @@ def _state(row: BoardRow, moment: datetime, suspect_records: int) -> BoardState:
         quarantine=row.quarantine,
         quarantined_at=row.quarantined_at,
         suspect_records=suspect_records,
-        silent=row.reported_at is not None and row.reported_at < latest,
+        silent=row.reported_at is not None and is_silent(row.reported_at, moment),
     )
 
 

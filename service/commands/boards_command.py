@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Annotated
 from urllib.parse import quote
 
@@ -12,6 +12,7 @@ from rich.text import Text
 
 from tunebook.cache.board_names import check_board_address, is_class_name
 from tunebook.cache.boards.board_reports import ClassDefaults
+from tunebook.cache.boards.boards import Boards
 from tunebook.cache.errors import UsageError
 from tunebook.service.board_documents import (
     BoardClassDocument,
@@ -30,6 +31,10 @@ from tunebook.service.commands.options import (
     open_store,
 )
 from tunebook.service.output import print_json, print_table, print_text, printable
+
+BoardAddress = Annotated[
+    str, typer.Argument(metavar="CLASS/BOARD", help="The board, as rpi4b/rpi4b-1.")
+]
 
 app = typer.Typer(
     help="Show the boards: which are there, how they are, and which measure well.",
@@ -92,31 +97,47 @@ def set_class(
 
 
 @app.command("new-baseline")
-def new_baseline(
-    address: Annotated[
-        str, typer.Argument(metavar="CLASS/BOARD", help="The board, as rpi4b/rpi4b-1.")
-    ],
-    server: Server = None,
-    db: DatabaseUrl = None,
-) -> None:
+def new_baseline(address: BoardAddress, server: Server = None, db: DatabaseUrl = None) -> None:
     """Begin a board's baseline anew, and end its quarantine: it is another board from now on.
 
     For one with a new cooler, governor or supply: what its reference kernel took before is
     forgotten. A coordinator wants the role admin.
     """
+    _change_board(address, Boards.begin_baseline, "/baseline", db, server)
+    print_text(f"{address} is judged by what it measures from now on.")
+
+
+@app.command("forget")
+def forget(address: BoardAddress, server: Server = None, db: DatabaseUrl = None) -> None:
+    """Forget a board that is gone. Its records stay as they are.
+
+    Stop its `tunebook board` first: a board that is heard of again is a new one. A coordinator
+    wants the role admin.
+    """
+    _change_board(address, Boards.forget, "", db, server)
+    print_text(f"{address} is forgotten; its records stay.")
+
+
+def _change_board(
+    address: str,
+    change: Callable[[Boards, str, str], None],
+    path: str,
+    db: str | None,
+    server: str | None,
+) -> None:
+    """Changes a board in the database, or by `DELETE` of the path below its own."""
     check_board_address(address)
     board_class, _, name = address.partition("/")
     asked = chosen_server(db, server)
     if asked is None:
         with open_store(db) as store:
-            store.boards.begin_baseline(board_class, name)
-    else:
-        # Only here: `tunebook --help` should not wait for a client of HTTP.
-        from tunebook.cache.remote.client import Client
+            change(store.boards, board_class, name)
+        return
+    # Only here: `tunebook --help` should not wait for a client of HTTP.
+    from tunebook.cache.remote.client import Client
 
-        with Client(asked) as client:
-            client.request("DELETE", f"/boards/{quote(board_class)}/{quote(name)}/baseline")
-    print_text(f"{address} is judged by what it measures from now on.")
+    with Client(asked) as client:
+        client.request("DELETE", f"/boards/{quote(board_class)}/{quote(name)}{path}")
 
 
 def _known(db: str | None, server: str | None) -> BoardClasses:

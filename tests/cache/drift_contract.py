@@ -178,6 +178,20 @@ class QuarantineContract(StoreFixtures):
         with pytest.raises(NotFoundError, match="there is no board rpi4/nobody"):
             store.boards.begin_baseline(BOARD, "nobody")
 
+    def test_a_board_that_is_gone_may_be_forgotten(self, store: Store) -> None:
+        learn(store)
+        measure(store, conv(), {"a": by(FIRST, 1e-3)})
+        drift(store)
+        store.boards.forget(BOARD, FIRST)
+        assert store.boards.board(BOARD, FIRST) is None
+        assert suspect_names(store) == {"a"}
+        with pytest.raises(NotFoundError, match=f"there is no board {BOARD}/{FIRST}"):
+            store.boards.forget(BOARD, FIRST)
+        assert refer(store, *[2.0] * FEWEST_RUNS) == ""
+        state = store.boards.board(BOARD, FIRST)
+        assert state is not None
+        assert state.reference_seconds == pytest.approx(2e-3)
+
     def test_a_job_waits_while_all_boards_of_its_class_are_in_quarantine(
         self, store: Store
     ) -> None:

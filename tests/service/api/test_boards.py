@@ -168,6 +168,7 @@ class TestWhoMay:
         answer = client.put("/api/v1/board-classes/rpi4", json=DEFAULTS)
         assert problem_of(answer) == "forbidden"
         assert problem_of(client.delete(f"{PI}/baseline")) == "forbidden"
+        assert problem_of(client.delete(PI)) == "forbidden"
 
     def test_an_administrator_begins_a_boards_baseline_anew(
         self, admin: TestClient, store: Store, problem_of: ProblemOf
@@ -178,6 +179,21 @@ class TestWhoMay:
         assert admin.put(PI, json=REPORT).json()["quarantine"] != ""
         assert admin.delete(f"{PI}/baseline").status_code == 204
         assert admin.put(PI, json=REPORT).json()["quarantine"] == ""
+
+    def test_an_administrator_forgets_a_board_that_is_gone(
+        self, admin: TestClient, store: Store, problem_of: ProblemOf
+    ) -> None:
+        assert problem_of(admin.delete(PI)) == "not-found"
+        store.boards.note_reference("rpi4", "pi-1", [1e-3], {})
+        assert admin.delete(PI).status_code == 204
+        assert store.boards.boards() == ()
+
+    def test_a_board_that_reports_is_not_forgotten(
+        self, admin: TestClient, store: Store, problem_of: ProblemOf
+    ) -> None:
+        admin.put(PI, json=REPORT)
+        assert problem_of(admin.delete(PI)) == "usage"
+        assert len(store.boards.boards()) == 1
 
 
 class TestUntrustedReports:

@@ -81,6 +81,14 @@ def coordinator(
         yield running
 
 
+@pytest.fixture(params=["the database", "a coordinator"])
+def place(store: Store, request: pytest.FixtureRequest) -> list[str]:
+    """The options that name the same boards in one way or the other."""
+    if request.param == "a coordinator":
+        return ["--server", request.getfixturevalue("coordinator").url]
+    return ["--db", store.url]
+
+
 @pytest.fixture
 def model(tmp_path: Path) -> Path:
     """A model of one task."""
@@ -181,18 +189,13 @@ class TestShowing:
         assert "[red]a\N{REPLACEMENT CHARACTER}" in shown
         assert all(one.isprintable() for one in shown.replace("\n", ""))
 
-    @pytest.mark.parametrize("where", ["a database", "a coordinator"])
     def test_machines_read_the_same_of_both(
         self,
         store: Store,
-        request: pytest.FixtureRequest,
+        place: list[str],
         capfd: pytest.CaptureFixture[str],
-        where: str,
     ) -> None:
         store.boards.report("rpi4b", "pi-1", REPORT)
-        place = ["--db", store.url]
-        if where == "a coordinator":
-            place = ["--server", request.getfixturevalue("coordinator").url]
         assert run(["boards", "--json", *place]) == ExitCode.OK
         (found,) = printed(capfd)["items"]
         assert found["defaults"] == vars(DEFAULTS)
@@ -218,17 +221,12 @@ class TestShowing:
 
 
 class TestSettingAClass:
-    @pytest.mark.parametrize("where", ["a database", "a coordinator"])
     def test_what_is_not_given_stays_as_it_is(
         self,
         store: Store,
-        request: pytest.FixtureRequest,
+        place: list[str],
         capfd: pytest.CaptureFixture[str],
-        where: str,
     ) -> None:
-        place = ["--db", store.url]
-        if where == "a coordinator":
-            place = ["--server", request.getfixturevalue("coordinator").url]
         everything = ["--num-cores", "4", "--mtriple", "arm64-linux-gnu", "--mcpu", "cortex-a72"]
         assert run(["boards", "set-class", "rpi4b", *everything, *place]) == ExitCode.OK
         assert A72.removeprefix("llvm ") in capfd.readouterr().out
@@ -269,18 +267,13 @@ class TestSettingAClass:
         assert store.boards.all_defaults() == {}
 
 
-class TestBeginningABaseline:
-    @pytest.mark.parametrize("where", ["the database", "a coordinator"])
+class TestChangingABoard:
     def test_a_board_is_judged_by_what_it_measures_from_now_on(
         self,
         store: Store,
-        request: pytest.FixtureRequest,
+        place: list[str],
         capfd: pytest.CaptureFixture[str],
-        where: str,
     ) -> None:
-        place = ["--db", store.url]
-        if where == "a coordinator":
-            place = ["--server", request.getfixturevalue("coordinator").url]
         for seconds in (*[1e-3] * 5, 2e-3, 2e-3):
             store.boards.note_reference("rpi4b", "pi 1", [seconds], {})
         assert store.boards.quarantined("rpi4b") == {"pi 1"}
@@ -288,6 +281,29 @@ class TestBeginningABaseline:
         assert "rpi4b/pi 1 is judged by" in capfd.readouterr().out
         assert store.boards.quarantined("rpi4b") == frozenset()
 
+    def test_a_board_that_is_gone_is_forgotten(
+        self,
+        store: Store,
+        place: list[str],
+        capfd: pytest.CaptureFixture[str],
+    ) -> None:
+        store.boards.note_reference("rpi4b", "pi 1", [1e-3], {})
+        assert run(["boards", "forget", "rpi4b/pi 1", *place]) == ExitCode.OK
+        assert "rpi4b/pi 1 is forgotten" in capfd.readouterr().out
+        assert store.boards.boards() == ()
+
+    def test_a_board_that_reports_is_not(
+        self,
+        store: Store,
+        place: list[str],
+        capfd: pytest.CaptureFixture[str],
+    ) -> None:
+        store.boards.report("rpi4b", "pi 1", BoardReport())
+        assert run(["boards", "forget", "rpi4b/pi 1", *place]) == ExitCode.USAGE
+        assert "stop its `tunebook board` first" in capfd.readouterr().err
+        assert len(store.boards.boards()) == 1
+
+    @pytest.mark.parametrize("command", ["new-baseline", "forget"])
     @pytest.mark.parametrize(
         ("address", "code", "said"),
         [
@@ -295,15 +311,16 @@ class TestBeginningABaseline:
             ("rpi4b", ExitCode.USAGE, "names no board"),
         ],
     )
-    def test_a_board_that_nobody_knows_has_none(
+    def test_a_board_that_nobody_knows_is_refused(
         self,
         store: Store,
         capfd: pytest.CaptureFixture[str],
         address: str,
         code: ExitCode,
         said: str,
+        command: str,
     ) -> None:
-        assert run(["boards", "new-baseline", address]) == code
+        assert run(["boards", command, address]) == code
         assert said in capfd.readouterr().err
 
 
