@@ -23,11 +23,11 @@ from tunebook.tuner.llvm_targets import resolve_target
 from tunebook.tuner.splitting.prepare import prepare
 from tunebook.tuner.splitting.program import Program, describe
 from tunebook.tuner.splitting.split import split_model
+from tunebook.tuner.trials import board_pool
 from tunebook.tuner.trials.build_pool import BuildPool
 from tunebook.tuner.trials.measuring import Measurer
 from tunebook.tuner.trials.trials import BuildRequest, BuiltLibrary
 from tunebook.workers.boards.local_board import local_board
-from tunebook.workers.commands import search_worker
 from tunebook.workers.commands.search_worker import SearchWorker
 from tunebook.workers.rounds.workbench import WorkerSettings
 
@@ -78,7 +78,7 @@ def main() -> None:
                 _note(measurer.measure(built, program), idle)
         _WatchingMeasurer.watched = (built, program)
         _WatchingMeasurer.seconds = during = []
-        search_worker.Measurer = _WatchingMeasurer  # type: ignore[misc, attr-defined]
+        board_pool.Measurer = _WatchingMeasurer  # type: ignore[misc, attr-defined]
         with Store.open(str(folder / "tunebook.db")) as store:
             job = store.submit_job(
                 store.save_model(model), address.board_class, trials=_TRIALS, more=None

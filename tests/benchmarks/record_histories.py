@@ -37,7 +37,13 @@ from tunebook.workers.rounds.measured_records import measured_here
 from tunebook.workers.rounds.phase_times import PhaseClock
 from tunebook.workers.rounds.proposals import SearchProposer
 from tunebook.workers.rounds.round_runner import RoundRunner
-from tunebook.workers.rounds.workbench import Workbench, WorkerSettings, open_workbench
+from tunebook.workers.rounds.round_watch import RoundWatch
+from tunebook.workers.rounds.workbench import (
+    Workbench,
+    WorkerSettings,
+    open_workbench,
+    supply_for,
+)
 
 _ROUND = 16
 _DIGITS = 4
@@ -79,20 +85,15 @@ class Recording:
 class Recorder:
     """Runs rounds of one task at a time on this machine."""
 
-    def __init__(self, store: Store, bench: Workbench, target: Target, threads: int) -> None:
+    def __init__(
+        self, store: Store, bench: Workbench, target: Target, settings: WorkerSettings
+    ) -> None:
         self._store = store
         self._bench = bench
-        proposer = SearchProposer(
-            store, bench.programs, target, compiler_text(), emulated=False, threads=threads, seed=0
-        )
-        self._runner = RoundRunner(
-            store,
-            bench,
-            proposer,
-            on_trial=lambda key: None,
-            out_of_time=lambda: False,
-            stop=threading.Event(),
-        )
+        proposer = SearchProposer.on(bench, store, target, settings)
+        watch = RoundWatch(lambda claimed: None, lambda claimed: False, threading.Event())
+        supply = supply_for(bench.measurer.pool, settings)
+        self._runner = RoundRunner(store, bench, proposer, watch, supply=supply)
 
     def measure_untuned(self, recording: Recording) -> None:
         """Times the unscheduled programs that have no time yet."""
@@ -122,7 +123,7 @@ class Recorder:
 
     def _run_round(self, job_id: int, task: TaskState) -> None:
         self._store.propose_rounds(job_id, [RoundProposal(task.id, _ROUND, 1.0)])
-        self._runner.run(claim_rounds(self._store, job_id, 1))
+        self._runner.run(claim_rounds(self._store, "recorder", [job_id], 1))
 
 
 def document(store: Store, recording: Recording, target: Target) -> dict[str, Any]:
@@ -163,7 +164,7 @@ def record(folder: Path, database: Path, names: list[str], trials: int, deep_tri
             _take_up(folder, store, one)
         clock = PhaseClock(time.monotonic)
         with open_workbench(store, target, address, settings, clock) as bench:
-            recorder = Recorder(store, bench, target, settings.processes)
+            recorder = Recorder(store, bench, target, settings)
             for one in recordings:
                 recorder.measure_untuned(one)
             for level in range(0, most, _ROUND):
