@@ -25,9 +25,10 @@ from tunebook.tuner.tvm_compat import load_cpu_intrinsics, silent_native_stderr
 _log = logging.getLogger(__name__)
 
 # Replaying mutated traces and taking their features is where a search's time goes. On a 3x3
-# convolution TVM's population of 512 and 4 generations take six times as long as 128 and 2, and
-# find nothing measurably faster (tests/benchmarks/throughput.py); one generation finds less.
-LARGEST_POPULATION = 128
+# convolution, 128 trials (tests/benchmarks/throughput.py, medians of some 15 runs each), TVM's
+# population of 512 and 4 generations take four times as long as these and find 1.22 ms, these
+# 1.16, a population of 96 finds 1.28, and one of 64, or one generation, 1.3.
+_LARGEST_POPULATION = 128
 _SMALLEST_POPULATION = 16
 _POPULATION_PER_CANDIDATE = 5
 _GENERATIONS = 2
@@ -64,20 +65,10 @@ class _MeasuredTraces(ms.database.PyDatabase):  # type: ignore[misc]
 class TaskSearch:
     """Proposes candidates for one workload on one target.
 
-    `threads` is how many the search may use, `seed` what makes it repeatable; `population` how many
-    candidates a generation has at most.
+    `threads` is how many the search may use, `seed` what makes it repeatable.
     """
 
-    def __init__(
-        self,
-        tir: str,
-        target: Any,
-        model: CostModel,
-        *,
-        threads: int,
-        seed: int,
-        population: int = LARGEST_POPULATION,
-    ):
+    def __init__(self, tir: str, target: Any, model: CostModel, *, threads: int, seed: int):
         load_cpu_intrinsics()
         self._mod = tvm.ir.load_json(tir)
         self._workload = ms.database.Workload(self._mod)
@@ -85,7 +76,6 @@ class TaskSearch:
         self._model = model
         self._threads = threads
         self._seed = seed
-        self._population = population
         self._rounds = 0
         self._spaces: list[Any] | None = None
         # By record; None for one that does not replay.
@@ -112,7 +102,7 @@ class TaskSearch:
         return sorted(list(fresh.values())[:count], key=_steps_unrolled, reverse=True)
 
     def _generate(self, wanted: int, measured: Sequence[Record]) -> list[Any]:
-        population = _population(wanted, self._population)
+        population = _population(wanted)
         # A model that has learnt nothing ranks by chance, so there is nothing to evolve towards.
         generations = _GENERATIONS if self._model.trained else 0
         context = self._context(population, generations)
@@ -189,6 +179,6 @@ def _steps_unrolled(candidate: Candidate) -> int:
     )
 
 
-def _population(wanted: int, largest: int) -> int:
+def _population(wanted: int) -> int:
     fewest = max(_SMALLEST_POPULATION, wanted)
-    return max(fewest, min(largest, _POPULATION_PER_CANDIDATE * wanted))
+    return max(fewest, min(_LARGEST_POPULATION, _POPULATION_PER_CANDIDATE * wanted))
