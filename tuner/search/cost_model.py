@@ -54,6 +54,14 @@ def sample_of(record: Record) -> Sample | None:
     return Sample(f"{record.key} | {unit}", rows.astype("float32"), measured.seconds)
 
 
+@dataclass(frozen=True)
+class Seen:
+    """A candidate that a search has looked at: TVM's form of its trace, and its features."""
+
+    trace: Any
+    features: NDArray[np.float32]
+
+
 @derived_object
 class _FeatureModel(XGBModel._cls):  # type: ignore[misc]
     """TVM's XGBoost model, fed with stored features, which knows what was measured."""
@@ -62,31 +70,41 @@ class _FeatureModel(XGBModel._cls):  # type: ignore[misc]
         config = XGBConfig(nthread=threads, seed=seed)
         super().__init__(config=config, num_warmup_samples=0)
         self._scores: dict[str, float] = {}
+        self._seen: dict[str, Seen] = {}
         self._random = np.random.default_rng(seed)
 
-    def start_search(self, known: Mapping[str, float]) -> None:
+    def start_search(self, known: Mapping[str, float], seen: dict[str, Seen]) -> None:
         self._scores = dict(known)
+        self._seen = seen
 
     def predict(self, context: Any, candidates: Sequence[Any]) -> NDArray[np.float64]:
         hashes = [module_hash(candidate.sch.mod) for candidate in candidates]
-        # Features take half of a search's time, and each generation holds what the last one has
-        # left as it was.
         new = {
             name: candidate
             for name, candidate in zip(hashes, candidates, strict=True)
             if name not in self._scores
         }
         if new:
-            scores = self._expected(context, list(new.values()))
+            scores = self._expected(context, new)
             self._scores.update(zip(new, scores.tolist(), strict=True))
         return np.array([self._scores[one] for one in hashes], dtype="float64")
 
-    def _expected(self, context: Any, candidates: list[Any]) -> NDArray[np.floating[Any]]:
+    def _expected(self, context: Any, candidates: dict[str, Any]) -> NDArray[np.floating[Any]]:
         if self.booster is None:
             return self._random.uniform(0.01, 1.0, size=len(candidates))
-        features = self.extractor.extract_from(context, candidates)
-        scores = self._predict([one.numpy().astype("float32") for one in features])
-        found: NDArray[np.floating[Any]] = np.maximum(scores, 0.0) + 1e-6
+        self._look_at(context, {n: one for n, one in candidates.items() if n not in self._seen})
+        return self.scores_of([self._seen[name].features for name in candidates])
+
+    def _look_at(self, context: Any, candidates: dict[str, Any]) -> None:
+        """Takes the features of what was not seen before: that takes half of a search's time."""
+        if not candidates:
+            return
+        features = self.extractor.extract_from(context, list(candidates.values()))
+        for (name, candidate), rows in zip(candidates.items(), features, strict=True):
+            self._seen[name] = Seen(candidate.sch.trace, rows.numpy().astype("float32"))
+
+    def scores_of(self, features: list[NDArray[np.float32]]) -> NDArray[np.floating[Any]]:
+        found: NDArray[np.floating[Any]] = np.maximum(self._predict(features), 0.0) + 1e-6
         return found
 
 
@@ -116,10 +134,19 @@ class CostModel:
         self._train()
         self._trained_samples = self._samples
 
-    def start_search(self, known: Mapping[str, float]) -> None:
+    def start_search(self, known: Mapping[str, float], seen: dict[str, Seen]) -> None:
         """Before each search: what is known by module hash is scored so, 1 being the fastest and 0
-        a failure, and not by what the model expects of it."""
-        self._model.start_search(known)
+        a failure, and not by what the model expects of it. Of what is in `seen` no features are
+        taken again; whatever the search looks at is put there."""
+        self._model.start_search(known, seen)
+
+    def most_promising(self, seen: Mapping[str, Seen], count: int) -> list[str]:
+        """The names of those of which most is expected, best first."""
+        if not self.trained or not seen:
+            return []
+        scores = self._model.scores_of([one.features for one in seen.values()])
+        ranked = sorted(zip(scores.tolist(), seen, strict=True), reverse=True)
+        return [name for _, name in ranked[:count]]
 
     def _train(self) -> None:
         features: list[NDArray[np.float32]] = []

@@ -1,7 +1,8 @@
 """The search for candidates of one task: MetaSchedule's evolutionary search, a round at a time.
 
-The search keeps no state between rounds but its random numbers: what was measured comes from the
-store each time, so that a worker which takes over goes on where its predecessor stopped.
+What was measured comes from the store each time, so that a worker which takes over goes on where
+its predecessor stopped. All that a search keeps between rounds are its random numbers, and what it
+found promising and did not propose, which another finds again.
 """
 
 from __future__ import annotations
@@ -17,25 +18,27 @@ from tvm.s_tir import meta_schedule as ms
 from tunebook.cache.records import Candidate, Record
 from tunebook.tuner.hashing import module_hash
 from tunebook.tuner.one_line import one_line
-from tunebook.tuner.search.cost_model import CostModel
+from tunebook.tuner.search.cost_model import CostModel, Seen
 from tunebook.tuner.traces.replay import replay
 from tunebook.tuner.traces.trace_steps import steps_of, trace_text
 from tunebook.tuner.tvm_compat import load_cpu_intrinsics, silent_native_stderr
 
 _log = logging.getLogger(__name__)
 
-# Replaying mutated traces and taking their features is where a search's time goes. On a 3x3
-# convolution, 128 trials (tests/benchmarks/throughput.py, medians of some 15 runs each), TVM's
-# population of 512 and 4 generations take four times as long as these and find 1.22 ms, these
-# 1.16, a population of 96 finds 1.28, and one of 64, or one generation, 1.3.
-_LARGEST_POPULATION = 128
+# Replaying mutated traces and taking their features is where a search's time goes: half as many
+# candidates take half of it, and find kernels some percent slower (tests/benchmarks/throughput.py).
+# TVM's population of 512 and 4 generations take four times as long as 128 and 2.
+LARGEST_POPULATION = 128
 _SMALLEST_POPULATION = 16
 _POPULATION_PER_CANDIDATE = 5
 _GENERATIONS = 2
+# Of a first generation: the fastest that were measured, and what the last search left and promises
+# most, whose features are known. The rest is sampled afresh.
 _MEASURED_SHARE = 0.2
+_SURVIVING_SHARE = 0.6
 # Candidates asked for beyond the round's size, since some turn out to be known.
 _SPARE = 2
-# The rest of the population is sampled afresh; fewer than this many that replay is no space.
+# Fewer fresh ones than this that replay are no space.
 _FEWEST_SAMPLED = 4
 _ANY_FAILURES = 3
 
@@ -65,10 +68,20 @@ class _MeasuredTraces(ms.database.PyDatabase):  # type: ignore[misc]
 class TaskSearch:
     """Proposes candidates for one workload on one target.
 
-    `threads` is how many the search may use, `seed` what makes it repeatable.
+    `threads` is how many the search may use, `seed` what makes it repeatable; `population` how many
+    candidates a generation has at most.
     """
 
-    def __init__(self, tir: str, target: Any, model: CostModel, *, threads: int, seed: int):
+    def __init__(
+        self,
+        tir: str,
+        target: Any,
+        model: CostModel,
+        *,
+        threads: int,
+        seed: int,
+        population: int = LARGEST_POPULATION,
+    ):
         load_cpu_intrinsics()
         self._mod = tvm.ir.load_json(tir)
         self._workload = ms.database.Workload(self._mod)
@@ -76,7 +89,9 @@ class TaskSearch:
         self._model = model
         self._threads = threads
         self._seed = seed
+        self._population = population
         self._rounds = 0
+        self._seen: dict[str, Seen] = {}
         self._spaces: list[Any] | None = None
         # By record; None for one that does not replay.
         self._replayed: dict[int, Any] = {}
@@ -92,23 +107,27 @@ class TaskSearch:
         """
         if count <= 0:
             return []
-        self._model.start_search(_scores(measured, known))
+        self._seen = {name: one for name, one in self._seen.items() if name not in known}
+        self._model.start_search(_scores(measured, known), self._seen)
         found = self._generate(count + _SPARE, measured)
         fresh: dict[str, Candidate] = {}
         for sch in found:
             name = module_hash(sch.mod)
             if name not in known and name not in fresh:
                 fresh[name] = Candidate(trace_text(sch), name)
-        return sorted(list(fresh.values())[:count], key=_steps_unrolled, reverse=True)
+        chosen = list(fresh.values())[:count]
+        self._keep_survivors(frozenset(one.module_hash for one in chosen))
+        return sorted(chosen, key=_steps_unrolled, reverse=True)
 
     def _generate(self, wanted: int, measured: Sequence[Record]) -> list[Any]:
-        population = _population(wanted)
+        population = _population(wanted, self._population)
         # A model that has learnt nothing ranks by chance, so there is nothing to evolve towards.
         generations = _GENERATIONS if self._model.trained else 0
         context = self._context(population, generations)
         with silent_native_stderr():
             best = self._replay(measured[: int(population * _MEASURED_SHARE)])
-            database = _MeasuredTraces(self._workload, best)
+            survivors = self._survivors(int(population * _SURVIVING_SHARE))
+            database = _MeasuredTraces(self._workload, best + survivors)
             if self._spaces is None:
                 self._spaces = list(context.generate_design_space())
             # What was measured is among the best, and left out of what is proposed.
@@ -117,6 +136,19 @@ class TaskSearch:
             found = context.generate_measure_candidates()
             context.post_tuning()
         return [] if found is None else [candidate.sch for candidate in found]
+
+    def _keep_survivors(self, proposed: frozenset[str]) -> None:
+        """Of all that was seen and is not proposed that which promises most, best first."""
+        left = {name: one for name, one in self._seen.items() if name not in proposed}
+        names = self._model.most_promising(left, int(self._population * _SURVIVING_SHARE))
+        self._seen = {name: left[name] for name in names}
+
+    def _survivors(self, count: int) -> list[Any]:
+        """TVM's form of records of what the last search left."""
+        return [
+            ms.database.TuningRecord(one.trace, self._workload, [1.0], self._target)
+            for one in list(self._seen.values())[:count]
+        ]
 
     def _replay(self, records: Sequence[Record]) -> list[Any]:
         """TVM's form of records; one that does not replay is told of once, and left out."""
@@ -144,7 +176,7 @@ class TaskSearch:
             space_generator="post-order-apply",
             search_strategy=ms.search_strategy.EvolutionarySearch(
                 population_size=population,
-                init_measured_ratio=_MEASURED_SHARE,
+                init_measured_ratio=_MEASURED_SHARE + _SURVIVING_SHARE,
                 init_min_unmeasured=_FEWEST_SAMPLED,
                 max_fail_count=_ANY_FAILURES,
                 genetic_num_iters=generations,
@@ -179,6 +211,6 @@ def _steps_unrolled(candidate: Candidate) -> int:
     )
 
 
-def _population(wanted: int) -> int:
+def _population(wanted: int, largest: int) -> int:
     fewest = max(_SMALLEST_POPULATION, wanted)
-    return max(fewest, min(_LARGEST_POPULATION, _POPULATION_PER_CANDIDATE * wanted))
+    return max(fewest, min(largest, _POPULATION_PER_CANDIDATE * wanted))

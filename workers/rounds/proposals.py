@@ -17,7 +17,7 @@ from tunebook.tuner.compiler import compiler_text
 from tunebook.tuner.llvm_targets import tvm_target
 from tunebook.tuner.one_line import one_line
 from tunebook.tuner.search.cost_model import CostModel, sample_of
-from tunebook.tuner.search.search import TaskSearch
+from tunebook.tuner.search.search import LARGEST_POPULATION, TaskSearch
 from tunebook.workers.rounds.log_members import members_of
 from tunebook.workers.rounds.measured_records import measured_here, modules_of
 from tunebook.workers.rounds.near_candidates import NearCandidates
@@ -28,6 +28,8 @@ _log = logging.getLogger(__name__)
 _TRAINING_RECORDS = 2000
 # What starting a parallel loop costs at most, as seen on boards of four cores and on servers.
 _WAKING_THREADS_SECONDS = 20e-6
+# The search's population where the board waits for it, since both are of this machine.
+_POPULATION_ALONE = 64
 # Adapted near traces that a task without trials measures before it searches.
 _WARM_START_TRIALS = 8
 
@@ -57,6 +59,7 @@ class SearchProposer:
         emulated: bool,
         threads: int,
         seed: int,
+        population: int,
     ) -> None:
         self._store = store
         self._programs = programs
@@ -64,6 +67,7 @@ class SearchProposer:
         self._tvm_target = tvm_target(target)
         self._threads = threads
         self._seed = seed
+        self._population = population
         self._near = NearCandidates(store, emulated=emulated, seed=seed)
         self._warm: dict[ScheduleKey, list[Candidate]] = {}
         self._searches: dict[ScheduleKey, TaskSearch] = {}
@@ -88,6 +92,7 @@ class SearchProposer:
             emulated=bench.board.emulated,
             threads=settings.processes,
             seed=settings.seed,
+            population=_POPULATION_ALONE if bench.board.shares_host else LARGEST_POPULATION,
         )
 
     def propose(self, task: TaskState, count: int) -> list[Candidate]:
@@ -150,6 +155,7 @@ class SearchProposer:
                 self._model,
                 threads=self._threads,
                 seed=seed,
+                population=self._population,
             )
         return self._searches[key]
 

@@ -10,7 +10,7 @@ import pytest
 from tunebook.cache.keys import ScheduleKey
 from tunebook.cache.records import Candidate, ErrorClass, Measurement, Record
 from tunebook.tuner.search import cost_model
-from tunebook.tuner.search.cost_model import CostModel, Sample, sample_of
+from tunebook.tuner.search.cost_model import CostModel, Sample, Seen, sample_of
 from tunebook.tuner.trials.timing import INSTRUCTIONS
 
 KEY = ScheduleKey("matmul", "f32[1] -> f32[1]", "target", "compiler", "0" * 16)
@@ -93,33 +93,71 @@ def test_a_slow_workload_does_not_drag_down_a_fast_one() -> None:
     assert np.mean(scores[:10]) > np.mean(scores[-10:])
 
 
-def test_a_search_takes_each_modules_features_once_and_none_of_what_is_known(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    model = CostModel(threads=1, seed=1)
-    model.learn(_samples("a", 200, 1e-3, seed=1))
-    inner = model.tvm_model._inst
-    rows = {name: one.features for name, one in zip("abc", _samples("a", 3, 1.0, 2), strict=True)}
-    extracted: list[list[str]] = []
+class TestSearching:
+    """With candidates that are their names, and features by name."""
 
-    def extract(_: object, candidates: list[SimpleNamespace]) -> list[SimpleNamespace]:
-        extracted.append([one.sch.mod for one in candidates])
-        return [SimpleNamespace(numpy=lambda name=name: rows[name]) for name in extracted[-1]]
+    @pytest.fixture
+    def model(self) -> CostModel:
+        model = CostModel(threads=1, seed=1)
+        model.learn(_samples("a", 200, 1e-3, seed=1))
+        return model
 
-    def predict(names: str) -> list[float]:
-        candidates = [SimpleNamespace(sch=SimpleNamespace(mod=name)) for name in names]
-        return inner.predict(None, candidates).tolist()
+    @pytest.fixture
+    def extracted(self, model: CostModel, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+        """The names of those whose features were taken."""
+        names: list[str] = []
+        of = dict(zip("abc", _samples("a", 3, 1.0, 2), strict=True))
 
-    monkeypatch.setattr(cost_model, "module_hash", lambda module: module)
-    monkeypatch.setattr(inner, "extractor", SimpleNamespace(extract_from=extract))
-    model.start_search({"c": 0.75})
-    a, known, again, b = predict("acab")
-    assert predict("ba") == [b, a]
-    assert (known, again) == (0.75, a)
-    assert extracted == [["a", "b"]]
-    model.start_search({})
-    assert predict("c")[0] != 0.75
-    assert extracted[1:] == [["c"]]
+        def extract(_: object, candidates: list[SimpleNamespace]) -> list[SimpleNamespace]:
+            asked = [one.sch.mod for one in candidates]
+            names.extend(asked)
+            return [SimpleNamespace(numpy=lambda name=name: of[name].features) for name in asked]
+
+        monkeypatch.setattr(cost_model, "module_hash", lambda module: module)
+        extractor = SimpleNamespace(extract_from=extract)
+        monkeypatch.setattr(model.tvm_model._inst, "extractor", extractor)
+        return names
+
+    def test_features_are_taken_once_and_not_of_what_is_known(
+        self, model: CostModel, extracted: list[str]
+    ) -> None:
+        model.start_search({"c": 0.75}, {})
+        a, known, again, b = _predict(model, "acab")
+        assert _predict(model, "ba") == [b, a]
+        assert (known, again) == (0.75, a)
+        assert extracted == ["a", "b"]
+
+    def test_nor_again_in_a_later_search(self, model: CostModel, extracted: list[str]) -> None:
+        seen: dict[str, Seen] = {}
+        model.start_search({}, seen)
+        (before,) = _predict(model, "a")
+        model.start_search({}, seen)
+        after, _ = _predict(model, "ab")
+        assert after == before
+        assert extracted == ["a", "b"]
+        assert {name: one.trace for name, one in seen.items()} == {"a": "trace a", "b": "trace b"}
+
+    def test_of_what_was_seen_that_promises_most_which_is_expected_to_be_fast(
+        self, model: CostModel
+    ) -> None:
+        samples = sorted(_samples("a", 40, 1.0, seed=3), key=lambda one: one.seconds or 0.0)
+        seen = {str(rank): Seen(None, one.features) for rank, one in enumerate(samples)}
+        best = model.most_promising(seen, 10)
+        assert len(best) == 10
+        assert np.mean([int(rank) for rank in best]) < 10
+
+    def test_a_model_that_has_learnt_nothing_expects_nothing(self) -> None:
+        model = CostModel(threads=1, seed=1)
+        (sample,) = _samples("a", 1, 1.0, seed=3)
+        assert model.most_promising({"a": Seen(None, sample.features)}, 1) == []
+
+
+def _predict(model: CostModel, names: str) -> list[float]:
+    candidates = [
+        SimpleNamespace(sch=SimpleNamespace(mod=name, trace=f"trace {name}")) for name in names
+    ]
+    found: list[float] = model.tvm_model._inst.predict(None, candidates).tolist()
+    return found
 
 
 def test_a_group_of_failures_alone_does_not_train_it() -> None:

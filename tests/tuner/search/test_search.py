@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 import pytest
@@ -117,12 +118,48 @@ def test_what_was_measured_fast_has_children(tasks: dict[str, Task], host: Targe
     assert len(near) >= 12
 
 
-def _pessimist() -> CostModel:
-    """Trained, so that the search evolves, and sure that whatever was not measured is slow, each
-    generation a little less: no samples teach a model that."""
+def test_what_promised_most_and_was_not_measured_lives_on(
+    tasks: dict[str, Task], host: Target
+) -> None:
+    task = tasks["conv2d+add+prelu"]
+    model = _trained()
+    generations = _generations(model)
+    search = TaskSearch(task.workload.tir, tvm_target(host), model, threads=2, seed=1)
+    measured = {one.module_hash for one in search.propose(8, [], NOTHING)}
+    seen = set().union(*generations)
+    generations.clear()
+    search.propose(8, [], frozenset(measured))
+    survivors = generations[0] & seen
+    assert len(survivors) > len(generations[0]) / 2
+    assert not survivors & measured
+
+
+def _generations(model: CostModel) -> list[set[str]]:
+    """The modules of each generation, as they will be scored."""
+    generations: list[set[str]] = []
+    inner = model.tvm_model._inst
+    predict = inner.predict
+
+    def noting(context: Any, candidates: Sequence[Any]) -> Any:
+        generations.append({module_hash(one.sch.mod) for one in candidates})
+        return predict(context, candidates)
+
+    inner.predict = noting
+    return generations
+
+
+def _trained() -> CostModel:
+    """Has learnt something, so that searches evolve."""
     rows = np.random.default_rng(1).uniform(size=(24, 1, FEATURES)).astype("float32")
     model = CostModel(threads=2, seed=1)
     model.learn(Sample("", one, 1.0) for one in rows)
+    return model
+
+
+def _pessimist() -> CostModel:
+    """Sure that whatever was not measured is slow, each generation a little less: no samples teach
+    a model that."""
+    model = _trained()
     scores = itertools.count(1e-6, 1e-6)
     model.tvm_model._inst._expected = lambda _, found: np.full(len(found), next(scores))
     return model
