@@ -110,8 +110,8 @@ class Boards:
             references.begin_baseline(session, board_class, name)
 
     def forget(self, board_class: str, name: str) -> None:
-        """Forgets a board that is gone, and what its reference kernel took; its records stay as
-        they are. One that is heard of again is a new board. Raises NotFoundError for a board that
+        """Forgets a board that is gone, with its baseline and quarantine; its records stay as they
+        are. One that is heard of again is a new board. Raises NotFoundError for a board that
         nobody knows, and UsageError for one whose agent reports."""
         with self._database.writing() as session:
             references.forget_board(session, board_class, name)

@@ -159,8 +159,12 @@ def _locked(session: Session, board_class: str, name: str) -> BoardRow:
     """The board's row, made where there is none. Whoever stores what the board measured waits: it
     belongs before this measurement of its reference, or after it."""
     identity = {"board_class": board_class, "name": name}
-    insert_missing(session, BoardRow, {**identity, "report": {}})
-    return session.execute(select(BoardRow).filter_by(**identity).with_for_update()).scalar_one()
+    while True:
+        insert_missing(session, BoardRow, {**identity, "report": {}})
+        found = select(BoardRow).filter_by(**identity).with_for_update()
+        board = session.execute(found).scalar_one_or_none()
+        if board is not None:  # else it was forgotten between the two
+            return board
 
 
 def _known(session: Session, board_class: str, name: str) -> BoardRow:

@@ -109,7 +109,7 @@ def new_baseline(address: BoardAddress, server: Server = None, db: DatabaseUrl =
 
 @app.command("forget")
 def forget(address: BoardAddress, server: Server = None, db: DatabaseUrl = None) -> None:
-    """Forget a board that is gone. Its records stay as they are.
+    """Forget a board that is gone, with its baseline and quarantine. Its records stay as they are.
 
     Stop its `tunebook board` first: a board that is heard of again is a new one. A coordinator
     wants the role admin.

@@ -10,6 +10,8 @@ import pytest
 from tunebook.cache.errors import DatabaseError, LeaseLostError, TunebookError
 from tunebook.workers.fleet.held_claims import HeldClaims
 
+AWAY = DatabaseError("the database does not answer")
+
 
 class Claim:
     """Fails with each of these errors in turn, and is free then."""
@@ -40,18 +42,28 @@ def test_what_is_anothers_is_left_and_the_rest_let_go_of() -> None:
 
 
 def test_what_a_database_that_is_away_keeps_is_let_go_of_once_it_is_back() -> None:
-    away = DatabaseError("the database does not answer")
-    claims, one, other = HeldClaims(), Claim(away, away), Claim(away)
+    claims, one, other = HeldClaims(), Claim(AWAY, AWAY), Claim()
     with pytest.raises(DatabaseError), claims.held(one.release, other.release):
-        raise away
+        raise AWAY
+    assert not other.free, "each attempt may wait for long"
     claims.release_owed()
+    claims.release_owed()
+    assert (one.free, other.free) == (True, True)
+
+
+def test_one_that_fails_again_and_again_does_not_hold_up_the_rest() -> None:
+    claims, one, other = HeldClaims(), Claim(*[AWAY] * 9), Claim(AWAY)
+    with claims.held(one.release):
+        pass
+    with claims.held(other.release):
+        pass
+    for _ in range(3):
+        claims.release_owed()
     assert (one.free, other.free) == (False, True)
-    claims.release_owed()
-    assert one.free
 
 
 def test_a_worker_that_leaves_tries_it_once_more() -> None:
-    claims, claim = HeldClaims(), Claim(DatabaseError("the database does not answer"))
+    claims, claim = HeldClaims(), Claim(AWAY)
     with claims.held(claim.release):
         pass
     claims.release_all()

@@ -20,14 +20,14 @@ from tunebook.tuner.hashing import module_hash
 from tunebook.tuner.one_line import one_line
 from tunebook.tuner.search.cost_model import CostModel, Seen
 from tunebook.tuner.traces.replay import replay
-from tunebook.tuner.traces.trace_steps import steps_of, trace_text
+from tunebook.tuner.traces.trace_steps import trace_text
 from tunebook.tuner.tvm_compat import load_cpu_intrinsics, silent_native_stderr
 
 _log = logging.getLogger(__name__)
 
-# Replaying mutated traces and taking their features is where a search's time goes: half as many
-# candidates take half of it, and find kernels some percent slower (tests/benchmarks/throughput.py).
-# TVM's population of 512 and 4 generations take four times as long as 128 and 2.
+# Replaying mutated traces and taking their features is where a search's time goes. On a 3x3
+# convolution TVM's population of 512 and 4 generations take four times as long as these, and find
+# nothing faster (tests/benchmarks/throughput.py).
 LARGEST_POPULATION = 128
 _SMALLEST_POPULATION = 16
 _POPULATION_PER_CANDIDATE = 5
@@ -38,8 +38,9 @@ _MEASURED_SHARE = 0.2
 _SURVIVING_SHARE = 0.6
 # Candidates asked for beyond the round's size, since some turn out to be known.
 _SPARE = 2
-# Fewer fresh ones than this that replay are no space.
+# Fewer fresh ones than this that replay are no space, unless there is something to evolve.
 _FEWEST_SAMPLED = 4
+_FEWEST_BESIDE = 1
 _ANY_FAILURES = 3
 
 
@@ -91,7 +92,7 @@ class TaskSearch:
         self._seed = seed
         self._population = population
         self._rounds = 0
-        self._seen: dict[str, Seen] = {}
+        self._survivors: dict[str, Seen] = {}
         self._spaces: list[Any] | None = None
         # By record; None for one that does not replay.
         self._replayed: dict[int, Any] = {}
@@ -107,47 +108,47 @@ class TaskSearch:
         """
         if count <= 0:
             return []
-        self._seen = {name: one for name, one in self._seen.items() if name not in known}
-        self._model.start_search(_scores(measured, known), self._seen)
-        found = self._generate(count + _SPARE, measured)
-        fresh: dict[str, Candidate] = {}
-        for sch in found:
+        self._survivors = {n: one for n, one in self._survivors.items() if n not in known}
+        seen = dict(self._survivors)
+        self._model.start_search(_scores(measured, known), seen)
+        fresh: dict[str, Any] = {}
+        for sch in self._generate(count + _SPARE, measured, len(known)):
             name = module_hash(sch.mod)
-            if name not in known and name not in fresh:
-                fresh[name] = Candidate(trace_text(sch), name)
-        chosen = list(fresh.values())[:count]
-        self._keep_survivors(frozenset(one.module_hash for one in chosen))
-        return sorted(chosen, key=_steps_unrolled, reverse=True)
+            if name not in known and len(fresh) < count:
+                fresh[name] = sch
+        self._keep_survivors({name: one for name, one in seen.items() if name not in fresh})
+        longest_first = sorted(
+            fresh.items(), key=lambda item: _steps_unrolled(item[1]), reverse=True
+        )
+        return [Candidate(trace_text(sch), name) for name, sch in longest_first]
 
-    def _generate(self, wanted: int, measured: Sequence[Record]) -> list[Any]:
+    def _generate(self, wanted: int, measured: Sequence[Record], known: int) -> list[Any]:
         population = _population(wanted, self._population)
         # A model that has learnt nothing ranks by chance, so there is nothing to evolve towards.
         generations = _GENERATIONS if self._model.trained else 0
-        context = self._context(population, generations)
         with silent_native_stderr():
             best = self._replay(measured[: int(population * _MEASURED_SHARE)])
-            survivors = self._survivors(int(population * _SURVIVING_SHARE))
-            database = _MeasuredTraces(self._workload, best + survivors)
+            database = _MeasuredTraces(self._workload, best + self._surviving(population))
+            context = self._context(population, generations, fed=len(database) > 0)
             if self._spaces is None:
                 self._spaces = list(context.generate_design_space())
-            # What was measured is among the best, and left out of what is proposed.
-            asked = wanted + len(best)
+            # What is known may be among the best, and is left out of what is proposed.
+            asked = wanted + min(known, population)
             context.pre_tuning(asked, asked, self._spaces, database, self._model.tvm_model)
             found = context.generate_measure_candidates()
             context.post_tuning()
         return [] if found is None else [candidate.sch for candidate in found]
 
-    def _keep_survivors(self, proposed: frozenset[str]) -> None:
+    def _keep_survivors(self, left: dict[str, Seen]) -> None:
         """Of all that was seen and is not proposed that which promises most, best first."""
-        left = {name: one for name, one in self._seen.items() if name not in proposed}
         names = self._model.most_promising(left, int(self._population * _SURVIVING_SHARE))
-        self._seen = {name: left[name] for name in names}
+        self._survivors = {name: left[name] for name in names}
 
-    def _survivors(self, count: int) -> list[Any]:
-        """TVM's form of records of what the last search left."""
+    def _surviving(self, population: int) -> list[Any]:
+        """TVM's form of records of what the last search left, best first."""
         return [
             ms.database.TuningRecord(one.trace, self._workload, [1.0], self._target)
-            for one in list(self._seen.values())[:count]
+            for one in list(self._survivors.values())[: int(population * _SURVIVING_SHARE)]
         ]
 
     def _replay(self, records: Sequence[Record]) -> list[Any]:
@@ -168,7 +169,7 @@ class TaskSearch:
         found = [self._replayed[record.id] for record in records]
         return [one for one in found if one is not None]
 
-    def _context(self, population: int, generations: int) -> Any:
+    def _context(self, population: int, generations: int, *, fed: bool) -> Any:
         self._rounds += 1
         return ms.TuneContext(
             mod=self._mod,
@@ -177,7 +178,7 @@ class TaskSearch:
             search_strategy=ms.search_strategy.EvolutionarySearch(
                 population_size=population,
                 init_measured_ratio=_MEASURED_SHARE + _SURVIVING_SHARE,
-                init_min_unmeasured=_FEWEST_SAMPLED,
+                init_min_unmeasured=_FEWEST_BESIDE if fed else _FEWEST_SAMPLED,
                 max_fail_count=_ANY_FAILURES,
                 genetic_num_iters=generations,
             ),
@@ -199,13 +200,14 @@ def _scores(measured: Sequence[Record], known: frozenset[str]) -> dict[str, floa
     return scores | {name: best / seconds for name, seconds in times.items()}
 
 
-def _steps_unrolled(candidate: Candidate) -> int:
-    """How many steps loops are unrolled up to, which is what most of all makes code long."""
+def _steps_unrolled(schedule: Any) -> int:
+    """How many steps loops are unrolled up to, which is what most of all makes code long: on a CPU
+    the only choice among given numbers."""
     return max(
         (
-            step.attributes[0][step.decision]
-            for step in steps_of(candidate.trace)
-            if step.kind == "SampleCategorical"
+            int(instruction.attrs[0][int(decision)])
+            for instruction, decision in schedule.trace.decisions.items()
+            if str(instruction.kind.name) == "SampleCategorical"
         ),
         default=0,
     )

@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import CancelledError, Future
+from contextlib import suppress
 from dataclasses import replace
 from typing import TypeVar
 
@@ -95,8 +96,10 @@ class BoardPool:
         return trial.future
 
     def start(self) -> None:
-        """Starts the process for the first board already, without waiting for it or for a board."""
-        self._seats.all[0].holder.start()
+        """Starts the process for the first board already, without waiting for it or for a board;
+        what keeps it from that the first trial says."""
+        with suppress(OSError):
+            self._seats.all[0].holder.start()
 
     @property
     def held(self) -> int:

@@ -99,11 +99,13 @@ def _driver_link(driver: Sequence[str]) -> FCompile:
         _run([*driver, f"-Wl,-soname,{name}", "-o", str(path), "-x", "c", os.devnull])
 
     stub = _Stub("libc.so.6", make)
+    # What the compiler itself calls: conversions of half precision, divisions.
+    helpers = _run([driver[0], "-print-libgcc-file-name"])
 
     def link(output: str, objects: Sequence[str], **_: Any) -> None:
         # Always needed: without it a library of another process's C library may go unfound.
-        needed = ["-Wl,--no-as-needed", "-lm", stub.path(), "-Wl,--as-needed", "-lgcc"]
-        _run([*driver, "-o", output, *objects, *needed])
+        needed = ["-Wl,--no-as-needed", "-lm", stub.path()]
+        _run([*driver, "-o", output, *objects, *needed, helpers])
 
     return _formatted(link)
 
@@ -152,7 +154,7 @@ def _formatted(link: FCompile) -> FCompile:
     return link
 
 
-def _run(command: Sequence[str]) -> None:
+def _run(command: Sequence[str]) -> str:
     try:
         done = subprocess.run(command, capture_output=True, timeout=_TIME_LIMIT, check=False)
     except (OSError, subprocess.TimeoutExpired) as error:
@@ -160,3 +162,4 @@ def _run(command: Sequence[str]) -> None:
     if done.returncode != 0:
         said = " ".join(done.stderr.decode(errors="replace").split())[:800]
         raise LinkError(f"{command[0]} failed with exit code {done.returncode}: {said}")
+    return done.stdout.decode().strip()

@@ -71,7 +71,7 @@ class Measurer:
     def measure(
         self, library: BuiltLibrary, program: Program, *, best_seconds: float | None = None
     ) -> Measurement:
-        """Times a kernel. One much slower than `best_seconds` is run only as often as that takes.
+        """Times a kernel. One far from `best_seconds` is run only as often as it takes to say so.
 
         Whatever goes wrong on the board is in the Measurement.
         """

@@ -32,10 +32,10 @@ RunKernel = Callable[[int, int], Sequence[float]]
 def time_kernel(run: RunKernel, best_seconds: float | None = None) -> tuple[float, ...]:
     """Seconds per call, one for each repeat kept.
 
-    Three calls of `run` at most, since each is a round trip to the board: a first one to learn how
-    long the kernel takes, one for the repeats that are needed, and where these do not agree one
-    for as many more as 50 ms allow. A kernel of more than some 100 ms gets fewer than three
-    repeats, and one that is far from `best_seconds` a single one.
+    Few calls of `run`, since each is a round trip to the board: a first one to learn how long the
+    kernel takes, one for three repeats, and where these do not agree one for as many more as 50 ms
+    allow. A kernel of more than some 100 ms gets fewer repeats, and one whose first run is far from
+    `best_seconds` a single one, unless that shows that it may be the best.
     """
     best = math.inf if best_seconds is None else best_seconds
     (first,) = run(1, 1)
@@ -43,15 +43,13 @@ def time_kernel(run: RunKernel, best_seconds: float | None = None) -> tuple[floa
     kept = [first] if number == 1 else []
     if kept and first > _HOPELESS * best:
         return (first,)
-    repeats = _repeats(first, kept, best)
     spent = 2 * first
-    if repeats > 0:
+    repeats = _repeats(first, kept, best)
+    while repeats > 0:
         times = run(number, repeats)
         kept.extend(times)
         spent += number * sum(times)
-        more = _more_repeats(kept, number, spent, best)
-        if more > 0:
-            kept.extend(run(number, more))
+        repeats = _more_repeats(kept, number, spent, best)
     return tuple(kept)
 
 
@@ -63,7 +61,7 @@ def _repeats(first: float, kept: Sequence[float], best: float) -> int:
 
 def _more_repeats(kept: Sequence[float], number: int, spent: float, best: float) -> int:
     """How many repeats more it needs, and has time for."""
-    if min(kept) > _NO_CONTENDER * best:
+    if len(kept) > _REPEATS or min(kept) > _NO_CONTENDER * best:
         return 0
     seconds = number * median(kept)
     if spread(kept) <= _SPREAD or spent >= _ENOUGH_SECONDS:

@@ -28,7 +28,8 @@ _log = logging.getLogger(__name__)
 _TRAINING_RECORDS = 2000
 # What starting a parallel loop costs at most, as seen on boards of four cores and on servers.
 _WAKING_THREADS_SECONDS = 20e-6
-# The search's population where the board waits for it, since both are of this machine.
+# The search's population where the board waits for it, since both are of this machine: half of the
+# time, and on a 3x3 convolution nothing measurably slower found (tests/benchmarks/throughput.py).
 _POPULATION_ALONE = 64
 # Adapted near traces that a task without trials measures before it searches.
 _WARM_START_TRIALS = 8

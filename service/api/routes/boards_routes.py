@@ -62,8 +62,8 @@ def report_board(
 
 @router.delete("/boards/{board_class}/{name}", summary="Forget a board", status_code=204)
 def forget_board(board_class: ClassPath, name: BoardPath, store: StoreOf, token: Admin) -> None:
-    """Forgets a board that is gone, and what its reference kernel took. Its records stay as they
-    are; a board whose agent reports is refused."""
+    """Forgets a board that is gone, with its baseline and quarantine. Its records stay as they are;
+    a board whose agent reports is refused."""
     store.boards.forget(board_class, name)
 
 

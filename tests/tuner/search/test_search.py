@@ -118,6 +118,22 @@ def test_what_was_measured_fast_has_children(tasks: dict[str, Task], host: Targe
     assert len(near) >= 12
 
 
+def test_what_is_known_and_fast_does_not_crowd_out_what_is_new(
+    tasks: dict[str, Task], host: Target
+) -> None:
+    """A round of which less than half is found would count as the end of the space."""
+    task = tasks["conv2d+add+prelu"]
+    key = task.workload.key.on(str(host))
+    search = TaskSearch(task.workload.tir, tvm_target(host), _pessimist(), threads=2, seed=1)
+    records: list[Record] = []
+    for _ in range(6):
+        known = frozenset(one.candidate.module_hash for one in records)
+        found = search.propose(12, records, known)
+        assert len(found) == 12
+        first = len(records)
+        records += [_measured(key, one, 1e-6, first + i) for i, one in enumerate(found)]
+
+
 def test_what_promised_most_and_was_not_measured_lives_on(
     tasks: dict[str, Task], host: Target
 ) -> None:

@@ -161,12 +161,19 @@ class TestStarting:
     def test_is_ended_by_closing(self, all_there: Rack) -> None:
         with pool_of(all_there) as boards:
             boards.pool.start()
+            assert len(_measuring_processes()) == 1
         assert _measuring_processes() == []
 
 
 def _measuring_processes() -> list[psutil.Process]:
-    children = psutil.Process().children()
-    return [one for one in children if "tunebook.tuner.trials.measure_process" in one.cmdline()]
+    return [one for one in psutil.Process().children() if _measures(one)]
+
+
+def _measures(process: psutil.Process) -> bool:
+    try:
+        return "tunebook.tuner.trials.measure_process" in process.cmdline()
+    except psutil.Error:  # it ended meanwhile
+        return False
 
 
 def test_no_more_boards_are_used_than_a_worker_may(

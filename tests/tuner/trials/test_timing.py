@@ -113,6 +113,11 @@ def test_one_whose_first_run_was_disturbed_is_repeated_like_any_other() -> None:
     assert time_kernel(kernel, best_seconds=100e-6) == (100e-6, 101e-6, 102e-6)
 
 
+def test_and_more_often_where_it_is_unsteady() -> None:
+    kernel = ScriptedKernel(200e-6, 100e-6, 130e-6, 160e-6)
+    assert len(time_kernel(kernel, best_seconds=100e-6)) > 3
+
+
 @pytest.mark.parametrize(("fastest", "more"), [(90e-6, True), (140e-6, True), (160e-6, False)])
 def test_an_unsteady_kernel_is_repeated_more_often_only_where_it_may_be_the_best(
     fastest: float, more: bool
