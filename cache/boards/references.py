@@ -158,23 +158,25 @@ def quarantined_by_class(session: Session) -> dict[str, int]:
 def _locked(session: Session, board_class: str, name: str) -> BoardRow:
     """The board's row, made where there is none. Whoever stores what the board measured waits: it
     belongs before this measurement of its reference, or after it."""
-    identity = {"board_class": board_class, "name": name}
     while True:
-        insert_missing(session, BoardRow, {**identity, "report": {}})
-        found = select(BoardRow).filter_by(**identity).with_for_update()
-        board = session.execute(found).scalar_one_or_none()
+        insert_missing(session, BoardRow, {"board_class": board_class, "name": name, "report": {}})
+        board = _find_locked(session, board_class, name)
         if board is not None:  # else it was forgotten between the two
             return board
 
 
 def _known(session: Session, board_class: str, name: str) -> BoardRow:
     """A board's row, locked. Raises NotFoundError."""
-    known = select(BoardRow).filter_by(board_class=board_class, name=name).with_for_update()
-    board = session.execute(known).scalar_one_or_none()
+    board = _find_locked(session, board_class, name)
     if board is None:
         address = board_address(board_class, name)
         raise NotFoundError(f"there is no board {address}; `tunebook boards` lists them")
     return board
+
+
+def _find_locked(session: Session, board_class: str, name: str) -> BoardRow | None:
+    found = select(BoardRow).filter_by(board_class=board_class, name=name).with_for_update()
+    return session.execute(found).scalar_one_or_none()
 
 
 def _is_well(session: Session, board: BoardRow) -> None:

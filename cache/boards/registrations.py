@@ -6,8 +6,9 @@ Anybody can register at a tracker, and what one of them tells makes the others n
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
-from pydantic import BaseModel, Field, ValidationError
+from pydantic import BaseModel, Field, TypeAdapter, ValidationError
 
 _SERVER = "server:"
 
@@ -46,44 +47,15 @@ class RegisteredBoard:
         return self.server_id or f"{self.host}:{self.port}"
 
 
-class _ToldByServer(BaseModel):
-    """What Tunebook's board server tells beside its address, of itself and of its board."""
-
-    id: str | None = None
-    name: str | None = None
-    pid: int | None = None
-    beat: int = 0
-    serving: bool = False
-    cores: int | None = None
-    features: frozenset[str] = frozenset()
-    mtriple: str = ""
-    boot: str = ""
-
-
 class _Registration(BaseModel):
     """A server as it is registered; TVM's own tells nothing but class and address."""
 
     key: str
     addr: tuple[str, int]
-    tunebook: _ToldByServer = Field(default_factory=_ToldByServer)
+    tunebook: dict[str, Any] = Field(default_factory=dict)
 
-    def board(self) -> RegisteredBoard:
-        host, port = self.addr
-        server = self.tunebook
-        return RegisteredBoard(
-            board_class=self.key.removeprefix(_SERVER),
-            host=host,
-            port=port,
-            server_id=server.id,
-            name=server.name,
-            pid=server.pid,
-            beat=server.beat,
-            serving=server.serving,
-            cores=server.cores,
-            features=server.features,
-            mtriple=server.mtriple,
-            boot=server.boot,
-        )
+
+_BOARD = TypeAdapter(RegisteredBoard)
 
 
 def read_registrations(told: object) -> tuple[RegisteredBoard, ...]:
@@ -97,6 +69,14 @@ def read_registrations(told: object) -> tuple[RegisteredBoard, ...]:
 
 def _read(told: object) -> RegisteredBoard | None:
     try:
-        return _Registration.model_validate(told).board()
+        registration = _Registration.model_validate(told)
+        host, port = registration.addr
+        known = {
+            "board_class": registration.key.removeprefix(_SERVER),
+            "host": host,
+            "port": port,
+            "server_id": registration.tunebook.get("id"),
+        }
+        return _BOARD.validate_python({**registration.tunebook, **known})
     except ValidationError:
         return None

@@ -10,8 +10,8 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-import psutil
 import pytest
+from process_looks import measuring_processes
 from trial_samples import elementwise
 
 from tunebook.cache.boards.registrations import RegisteredBoard
@@ -145,35 +145,24 @@ class TestStarting:
     ) -> None:
         with pool_of(all_there, most=1) as boards:
             boards.pool.start()
-            early = _measuring_processes()
+            early = measuring_processes()
             assert len(early) == 1
             assert measured(boards, program, [kernel("")])[0].error is None
-            assert _measuring_processes() == early
+            assert measuring_processes() == early
 
     def test_that_fails_costs_the_first_trial_nothing(
         self, all_there: Rack, kernel: KernelMaker, program: Program
     ) -> None:
         with pool_of(all_there, most=1) as boards:
             boards.pool.start()
-            _measuring_processes()[0].kill()
+            measuring_processes()[0].kill()
             assert measured(boards, program, [kernel("")])[0].error is None
 
     def test_is_ended_by_closing(self, all_there: Rack) -> None:
         with pool_of(all_there) as boards:
             boards.pool.start()
-            assert len(_measuring_processes()) == 1
-        assert _measuring_processes() == []
-
-
-def _measuring_processes() -> list[psutil.Process]:
-    return [one for one in psutil.Process().children() if _measures(one)]
-
-
-def _measures(process: psutil.Process) -> bool:
-    try:
-        return "tunebook.tuner.trials.measure_process" in process.cmdline()
-    except psutil.Error:  # it ended meanwhile
-        return False
+            assert len(measuring_processes()) == 1
+        assert measuring_processes() == []
 
 
 def test_no_more_boards_are_used_than_a_worker_may(

@@ -15,8 +15,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import psutil
 import pytest
+from process_looks import measuring_processes
 from trial_samples import elementwise, matmul
 from tvm import te
 
@@ -169,14 +169,14 @@ class TestAFault:
         self, measurer, normal, program
     ) -> None:
         measurer.measure(normal, program)
-        (process,) = _measuring_processes()
+        (process,) = measuring_processes()
         process.kill()
         assert measurer.measure(normal, program).error is None
 
     def test_of_the_measuring_process_in_a_trial_costs_that_one(
         self, measurer, board, endless, normal, program
     ) -> None:
-        with endless.once_it_runs(lambda: _measuring_processes()[0].kill()):
+        with endless.once_it_runs(lambda: measuring_processes()[0].kill()):
             measured = measurer.measure(endless.library, program)
         assert measured.error is ErrorClass.BOARD_LOST
         assert measured.board == NAME
@@ -378,7 +378,7 @@ class TestClosing:
         with Measurer(board.address, num_cores=CORES) as measurer:
             measurer.measure(normal, program)
             eventually(lambda: board.registered().serving, "the board is held")
-        assert _measuring_processes() == []
+        assert measuring_processes() == []
         eventually(lambda: not board.registered().serving, "the board was given back")
 
     def test_ends_the_trial_that_another_thread_waits_for(self, board, endless, program) -> None:
@@ -408,11 +408,6 @@ def _refusal(address: BoardAddress, library: BuiltLibrary, program: Program) -> 
     text = str(raised.value)
     assert "\n" not in text
     return text
-
-
-def _measuring_processes() -> list[psutil.Process]:
-    children = psutil.Process().children()
-    return [one for one in children if "tunebook.tuner.trials.measure_process" in one.cmdline()]
 
 
 @pytest.fixture
