@@ -17,12 +17,19 @@ from typing import Any
 
 import psutil
 import pytest
+from hypothesis import HealthCheck, settings
 
 # Tests are imported without a package (--import-mode=importlib); these modules are shared by them.
 sys.path.insert(0, str(Path(__file__).parent / "servers"))
 
 from postgresql_server import PostgresqlServer, postgresql_binaries, running_postgresql
 from redis_server import RedisServer, redis_binary, running_redis
+
+# A slow machine, or one that pauses, is no fault of what is tested.
+settings.register_profile(
+    "any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.load_profile("any machine")
 
 PACKAGES = ("cache", "tuner", "workers", "service")
 # The longest first: what runs side by side then ends at about the same time.

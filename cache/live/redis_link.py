@@ -187,9 +187,9 @@ class RedisLink:
         self._changed()
 
     def _went(self, error: Exception) -> None:
-        was_up, self._is_up = self._is_up, False
         if not self._doubt.is_set():
             self._fault = explain(error, self.name)
+        was_up, self._is_up = self._is_up, False
         if was_up:
             # Where it is there again at once, nobody needs to do anything.
             _log.info("a connection was lost: %s", self._fault)

@@ -34,7 +34,8 @@ class StoreFixtures:
 
     @pytest.fixture
     def store(self, url: str) -> Iterator[Store]:
-        with Store.open(url) as store:
+        """One whose leases do not die where this machine stands still for a while."""
+        with Store.open(url, lease_seconds=600) as store:
             yield store
 
 

@@ -30,7 +30,7 @@ from tunebook.cache.stored.imported_records import ImportedRecord
 
 pytestmark = pytest.mark.postgresql
 _WAITING = "SELECT count(*) FROM pg_locks WHERE NOT granted"
-_PATIENCE_SECONDS = 30
+_PATIENCE_SECONDS = 60
 _COPIED = """
     workload_id, target_id, emulated, verified, error_text, board, board_class, board_seconds,
     board_state, run_seconds, created_at, feature_columns, trace

@@ -9,6 +9,7 @@ from contextlib import closing
 from typing import Any
 from urllib.parse import quote
 
+import psutil
 import pytest
 from cache_samples import conv, model_of, serve, start_job
 from postgresql_server import PostgresqlServer, postgresql_binaries, running_postgresql
@@ -129,15 +130,16 @@ def test_a_lock_that_nobody_lets_go_of_is_given_up(postgresql_url: str) -> None:
 def test_who_stands_still_within_a_transaction_loses_its_locks_and_writes_nothing(
     postgresql_url: str,
 ) -> None:
-    paused = "-c idle_in_transaction_session_timeout=100ms"
     with (
         Store.open(postgresql_url) as store,
-        closing(Database.open(with_options(postgresql_url, paused))) as standing_still,
+        closing(Database.open(postgresql_url)) as standing_still,
     ):
         job = start_job(store)
         with pytest.raises(DatabaseError, match="closed the connection"):  # noqa: SIM117
             with standing_still.writing() as session:
                 session.execute(text("UPDATE jobs SET reason = 'late'"))
+                # Only now: before it had the lock it may stand still, too.
+                session.execute(text("SET LOCAL idle_in_transaction_session_timeout = '100ms'"))
                 store.finish_job(job, "done", "in time")
         with standing_still.reading() as session:
             assert session.execute(text("SELECT reason FROM jobs")).scalar_one() == "in time"
@@ -167,15 +169,18 @@ def own_server() -> Iterator[PostgresqlServer]:
 
 
 def test_a_store_outlives_its_server_and_nothing_that_it_had_stored_is_lost(
-    own_server: PostgresqlServer, eventually: Callable[..., None]
+    own_server: PostgresqlServer, eventually: Callable[..., None], is_gone: Callable[[int], bool]
 ) -> None:
     with own_server.database() as url, Store.open(url) as store:
         key = serve(store, conv())
+        processes = [one.pid for one in psutil.Process(own_server.pid).children()]
         own_server.kill()
         for _ in range(2):
             with pytest.raises(DatabaseError, match=r"cannot be reached|closed the conn") as error:
                 store.lookup([key])
             one_line(error)
+        # It does not start while one of those that it had has not noticed yet.
+        eventually(lambda: all(is_gone(one) for one in processes), "nothing of it is left")
         own_server.start()
         assert list(store.lookup([key]).hits) == [key]
         store.save_model(model_of([conv(7)]))

@@ -28,10 +28,15 @@ from tunebook.cache.storage.database import upgrade as upgrade_schema
 from tunebook.cache.store import Store
 
 
+def opened(url: str) -> Store:
+    """A store whose leases do not die where one of many processes has to wait for a while."""
+    return Store.open(url, lease_seconds=600)
+
+
 def reserve(url: str, job: str) -> dict[int, int]:
     """Claims rounds of a job until there are none; gives what each round was granted."""
     granted = {}
-    with Store.open(url) as store:
+    with opened(url) as store:
         while True:
             claimed = store.claim_round("reserver", int(job))
             if claimed is None:
@@ -41,7 +46,7 @@ def reserve(url: str, job: str) -> dict[int, int]:
 
 def repeat(url: str, round_id: str, epoch: str, times: str) -> int:
     """Stores a result for one slot again and again, each of a quarter of a board second."""
-    with Store.open(url) as store:
+    with opened(url) as store:
         for _ in range(int(times)):
             result = success(1.0, board_seconds=0.25)
             store.store_result(int(round_id), int(epoch), 0, result)
@@ -50,7 +55,7 @@ def repeat(url: str, round_id: str, epoch: str, times: str) -> int:
 
 def hold(url: str, job: str) -> int:
     """Claims a round, stores three candidates and the first one's result, and waits."""
-    with Store.open(url) as store:
+    with opened(url) as store:
         claimed = store.claim_round("victim", int(job))
         assert claimed is not None
         store.store_candidates(claimed.id, claimed.epoch, candidates("a", "b", "c"))
@@ -62,7 +67,7 @@ def hold(url: str, job: str) -> int:
 
 def resume_and_finish(url: str, times: str) -> int:
     """Resumes, works for and finishes one job again and again."""
-    with Store.open(url) as store:
+    with opened(url) as store:
         for _ in range(int(times)):
             job = start_job(store, conv(56), conv(28))
             propose_all(store, job, 4)
@@ -75,7 +80,7 @@ def resume_and_finish(url: str, times: str) -> int:
 def submit(url: str, times: str, key: str = "") -> list[int]:
     """Submits one job again and again, with a key or without; gives the jobs' ids."""
     idempotency = Idempotency("client", key, "body") if key else None
-    with Store.open(url) as store:
+    with opened(url) as store:
         made = [
             store.queue.submit(request_for(), TRIALS, idempotency).job_id for _ in range(int(times))
         ]
@@ -86,7 +91,7 @@ def work_searched(url: str) -> int:
     """Claims, measures and finishes rounds of all submitted jobs until there are none; gives how
     many trials it made. Every other round finds one candidate less than it was granted."""
     spent = 0
-    with Store.open(url) as store:
+    with opened(url) as store:
         while claimed := claim_searched(store):
             names = [f"{claimed.id}-{number}" for number in range(claimed.size)]
             wanted = names[claimed.id % 2 :]
@@ -104,7 +109,7 @@ def live(url: str, budget: str, times: str) -> int:
     what is spent, again and again; gives how many trials it made."""
     random = Random(os.getpid())
     trials = 0
-    with Store.open(url) as store:
+    with opened(url) as store:
         for _ in range(int(times)):
             store.fleet.announce(str(os.getpid()), [ServedBoard(BOARD, "board-1", False, 4)])
             own = BudgetLimits(trials=random.randint(1, 9))
@@ -161,7 +166,7 @@ def use_seconds(url: str, budget: str, times: str) -> float:
     counted, observed = 0.0, 0.0
     # Of another length in each process, and without rounding.
     seconds = 1.0 + os.getpid() / 2**22
-    with Store.open(url) as store:
+    with opened(url) as store:
         for _ in range(int(times)):
             before, observed = observed, store.queue.use_seconds(int(budget), observed, seconds)
             if observed == before + seconds:
@@ -171,7 +176,7 @@ def use_seconds(url: str, budget: str, times: str) -> float:
 
 def hold_split(url: str) -> int:
     """Claims the splitting of a job, and waits."""
-    with Store.open(url) as store:
+    with opened(url) as store:
         claimed = claim_split(store, "victim")
         assert claimed is not None
         print(json.dumps(claimed.job_id), flush=True)
@@ -181,7 +186,7 @@ def hold_split(url: str) -> int:
 
 def announce(url: str) -> int:
     """Is there with a board, and waits."""
-    with Store.open(url) as store:
+    with opened(url) as store:
         store.fleet.announce("victim", [ServedBoard(BOARD, "board-1", False, 4)])
         print("0", flush=True)
         time.sleep(600)
@@ -197,7 +202,7 @@ def write_all(url: str, job: str, round_id: str, epoch: str, times: str, number:
     """Writes one of everything that a fleet writes at once, again and again: results into slots of
     its own, beats, events, look-up counts, and a worker's presence."""
     cell = LookupCell(A76, 1, "ci", HIT)
-    with Store.open(url) as store:
+    with opened(url) as store:
         for turn in range(int(times)):
             slot = int(number) * int(times) + turn
             store.store_result(int(round_id), int(epoch), slot, success(1.0, board_seconds=0.25))

@@ -231,6 +231,6 @@ def _run_there(board: BoardAddress, library: Path, inputs: list[Any]) -> list[An
 
 def _assert_alive(board: BoardAddress) -> None:
     tracker = rpc.connect_tracker(board.tracker_host, board.tracker_port)
-    session = tracker.request(board.board_class, session_timeout=30)
+    session = tracker.request(board.board_class, session_timeout=120)
     array = tvm.runtime.tensor(np.arange(4, dtype="float32"), session.cpu())
     np.testing.assert_array_equal(array.numpy(), [0, 1, 2, 3])

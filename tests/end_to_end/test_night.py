@@ -1,5 +1,6 @@
-"""A night as a team runs it: `tunebook serve` with its own worker, real models, a real search, the
-coordinator and the command both killed half-way; then a pipeline's check."""
+"""A night as a team runs it: `tunebook serve` with its own worker, real models, a real search; the
+command is killed half-way, and the coordinator twice: before and while it searches. Then a
+pipeline's check."""
 
 from __future__ import annotations
 
@@ -23,7 +24,8 @@ from tunebook.cache.store import Store
 pytestmark = pytest.mark.slow
 
 Eventually = Callable[..., None]
-TRIALS = 12
+# So many that the coordinator that searches is ended before the last.
+TRIALS = 24
 NIGHT = f"""
 name = "small"
 [budget]
@@ -69,10 +71,10 @@ class Team:
         places = {f"XDG_{name}_HOME": str(self.folder / name.lower()) for name in names}
         return {**os.environ, **places, "TUNEBOOK_SERVER": self.url}
 
-    def serve(self, name: str) -> subprocess.Popen[bytes]:
-        """Starts the coordinator with its worker."""
+    def serve(self, name: str, *more: object) -> subprocess.Popen[bytes]:
+        """Starts the coordinator, with its worker unless told otherwise."""
         options = ("--db", self.database, "--models", self.folder / "models", "--port", self.port)
-        return self.start("serve", *options, name=name)
+        return self.start("serve", *options, *more, name=name)
 
     def start(self, *arguments: object, name: str) -> subprocess.Popen[bytes]:
         with (self.folder / name).open("ab") as log:
@@ -119,19 +121,23 @@ def team(tmp_path: Path, command: list[str], onnx_models: ModuleType) -> Iterato
 def test_a_night_survives_the_end_of_its_coordinator_and_its_own(
     team: Team, eventually: Eventually
 ) -> None:
-    coordinator = team.serve("first coordinator")
+    # Nothing is searched yet, so that the jobs wait whenever the commands look.
+    without_worker = team.serve("first coordinator", "--workers", 0)
     eventually(lambda: "Tunebook is at" in team.log("first coordinator"), "it listens")
     killed = team.start("nightly", "nightly.toml", name="killed")
-    eventually(lambda: "convolution on this machine: queued" in team.log("killed"), "it submits")
-    killed.kill()
+    eventually(lambda: "convolution on this machine: waiting" in team.log("killed"), "it submits")
+    kill(killed)
 
     summaries = ("--summary", "night.md", "--summary", "night.json")
     night = team.start("nightly", "nightly.toml", *summaries, name="night")
-    eventually(lambda: "convolution on this machine: running" in team.log("night"), "it searches")
-    coordinator.kill()
-    coordinator.wait()
+    eventually(lambda: "convolution on this machine: waiting" in team.log("night"), "it goes on")
+    kill(without_worker)
     eventually(lambda: "does not answer" in team.log("night"), "the night notices")
-    team.serve("second coordinator")
+
+    searching = team.serve("second coordinator")
+    eventually(lambda: trials_stored(team.database) > 0, "a trial is stored", 120)
+    kill(searching)
+    team.serve("third coordinator")
     assert night.wait(120) == ExitCode.OK, team.log("night")
     summary = json.loads(team.log("night.json"))
     assert_summed_up(summary)
@@ -160,8 +166,18 @@ def assert_measured_once(database: Path) -> None:
         assert len(store.queue.budgets()) == 1
         jobs = store.queue.jobs()
         assert len(jobs) == 2
-        tasks = [task for job in jobs for task in store.task_states(job.id)]
-        assert sum(task.trials for task in tasks) == TRIALS
+    assert trials_stored(database) == TRIALS
+
+
+def kill(process: subprocess.Popen[bytes]) -> None:
+    process.kill()
+    process.wait()
+
+
+def trials_stored(database: Path) -> int:
+    with Store.open(str(database), read_only=True) as store:
+        tasks = [task for job in store.queue.jobs() for task in store.task_states(job.id)]
+        return sum(task.trials for task in tasks)
 
 
 def assert_checked(team: Team, digests: list[str], target: str) -> None:

@@ -6,7 +6,7 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -16,11 +16,11 @@ sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[1] / "cac
 pytest.register_assert_rewrite("deployed_fleet")
 
 from deploy_services import SERVICES  # noqa: E402
-from deployed_fleet import free_port  # noqa: E402
+from redis_server import free_port  # noqa: E402
 
 
 @pytest.fixture(scope="module")
-def redis_url() -> Iterator[str]:
+def redis_url(eventually: Callable[..., None]) -> Iterator[str]:
     """Redis as compose.yaml starts it, but for its port."""
     if shutil.which("redis-server") is None:
         pytest.skip("no Redis is installed (no redis-server in PATH)")
@@ -31,6 +31,21 @@ def redis_url() -> Iterator[str]:
     ]
     environment = {**os.environ, **service["environment"]}
     server = subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL)
-    yield f"redis://:{service['environment']['REDISCLI_AUTH']}@127.0.0.1:{port}/0"
-    server.terminate()
-    assert server.wait(timeout=60) == 0
+    url = f"redis://:{service['environment']['REDISCLI_AUTH']}@127.0.0.1:{port}/0"
+    try:
+        eventually(lambda: _answers(url), "Redis answers")
+        yield url
+    finally:
+        server.terminate()
+        code = server.wait(timeout=60)
+    assert code == 0
+
+
+def _answers(url: str) -> bool:
+    import redis
+
+    try:
+        with redis.Redis.from_url(url, socket_timeout=60) as client:
+            return bool(client.ping())
+    except redis.ConnectionError:
+        return False

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import socket
 import subprocess
 import sys
 import urllib.error
@@ -13,6 +12,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from deploy_files import DEPLOY
+from redis_server import free_port
+
+from tunebook.cache.errors import BoardError
 
 # The modules that come with each extra; `tune` brings those of `board` too.
 _MODULES = {
@@ -36,13 +38,6 @@ sys.meta_path.insert(0, Missing())
 """
 _COORDINATOR_PORT, _TRACKER_PORT = "8470", "9190"
 _PATIENCE = 60
-
-
-def free_port() -> int:
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        port: int = taken.getsockname()[1]
-        return port
 
 
 class DeployedFleet:
@@ -122,7 +117,7 @@ class DeployedFleet:
         if token:
             request.add_header("Authorization", f"Bearer {token}")
         try:
-            with urllib.request.urlopen(request, timeout=10) as answer:
+            with urllib.request.urlopen(request, timeout=_PATIENCE) as answer:
                 return int(answer.status), answer.read().decode()
         except urllib.error.HTTPError as error:
             return error.code, error.read().decode()
@@ -134,6 +129,17 @@ class DeployedFleet:
     def is_ready(self) -> bool:
         """Whether the coordinator says so."""
         return self.get("/readyz")[0] == 200
+
+    def has_tracker(self) -> bool:
+        """Whether the tracker answers."""
+        # Only here: other tests of deploy/ should not wait for TVM.
+        from tunebook.workers.boards.tracker import TrackerAddress, query_tracker
+
+        try:
+            query_tracker(TrackerAddress("127.0.0.1", int(self.tracker_port)), _PATIENCE)
+        except BoardError:
+            return False
+        return True
 
     def stop(self) -> dict[str, int]:
         """Stops everything as a service manager does; gives the exit codes by name."""

@@ -40,6 +40,7 @@ def machine(
             machine.start(name, words)
         eventually(machine.is_ready, "the coordinator is ready")
         eventually(lambda: '"ready"' in machine.log("worker"), "the worker is ready")
+        eventually(machine.has_tracker, "the tracker answers")
         yield machine
     finally:
         codes = machine.stop()

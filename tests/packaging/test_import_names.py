@@ -23,7 +23,9 @@ def test_a_session_that_loads_a_module_without_the_prefix_fails(
     tests = tmp_path / "tests" / "packaging"
     tests.mkdir(parents=True)
     shutil.copy(CONFTEST, tests.parent)
-    shutil.copytree(CONFTEST.parent / "servers", tests.parent / "servers")
+    # What others compile meanwhile comes and goes.
+    skip_bytecode = shutil.ignore_patterns("__pycache__")
+    shutil.copytree(CONFTEST.parent / "servers", tests.parent / "servers", ignore=skip_bytecode)
     (tmp_path / "pytest.ini").write_text("[pytest]\naddopts = --import-mode=importlib\n")
     (tmp_path / "cache").mkdir()
     (tmp_path / "cache" / "__init__.py").touch()

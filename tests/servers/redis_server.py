@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 import shutil
 import socket
 from collections.abc import Iterator
@@ -9,7 +10,7 @@ from contextlib import contextmanager
 from typing import Any
 from urllib.parse import quote
 
-from server_process import ServerProcess, unprivileged_user
+from server_process import PATIENCE, ServerProcess, unprivileged_user
 
 
 def redis_binary() -> str | None:
@@ -46,7 +47,7 @@ class RedisServer(ServerProcess):
         """Carries out one command, on a connection of its own."""
         import redis
 
-        with redis.Redis.from_url(self.url, socket_timeout=2) as client:
+        with redis.Redis.from_url(self.url, socket_timeout=PATIENCE) as client:
             return client.execute_command(*words)
 
 
@@ -63,7 +64,13 @@ def running_redis(password: str | None = None) -> Iterator[RedisServer]:
 
 def free_port() -> int:
     """A port of this machine that nobody has."""
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        port: int = taken.getsockname()[1]
-        return port
+    while True:
+        # Below those that the system hands out: it stays free until its server is up, and while
+        # that is started again.
+        port = 20_000 + secrets.randbelow(9_000)
+        with socket.socket() as taken:
+            try:
+                taken.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+            return port

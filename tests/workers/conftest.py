@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -22,6 +23,8 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 HOST_COMPILER = "cc"
 AARCH64_COMPILER = "aarch64-linux-gnu-g++"
+# A tracker that shares its machine with other tests may be slow to answer.
+PATIENCE_SECONDS = 60.0
 
 # TVM's calling convention: a 16-byte value is a type index, padding, and the content.
 PROGRAM = """
@@ -74,7 +77,8 @@ class BoardInUse:
 
     def registered(self) -> RegisteredBoard:
         """The one board of this class at its tracker."""
-        (found,) = query_tracker(self.tracker).boards_of(self.address.board_class)
+        known = query_tracker(self.tracker, PATIENCE_SECONDS)
+        (found,) = known.boards_of(self.address.board_class)
         return found
 
     def session(self, limit: float = 60) -> Any:
@@ -93,6 +97,16 @@ class BoardInUse:
 def board() -> Iterator[BoardInUse]:
     with local_board(num_cores=1) as address:
         yield BoardInUse(address)
+
+
+@pytest.fixture
+def held_port() -> Iterator[int]:
+    """A port of 127.0.0.1 at which nobody listens. Only who names it can have it, as a tracker of
+    ours or a board server: without this socket another program might be given it meanwhile."""
+    with socket.socket() as held:
+        held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        held.bind(("127.0.0.1", 0))
+        yield int(held.getsockname()[1])
 
 
 @pytest.fixture(scope="session")

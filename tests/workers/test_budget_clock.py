@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tunebook.cache.queue import shared_budgets
 from tunebook.cache.queue.submissions import BudgetLimits
 from tunebook.cache.store import Store
 from tunebook.workers.rounds.budget_clock import BudgetClock
@@ -71,11 +72,14 @@ def test_a_budget_whose_time_is_used_up_is_over(
 
 
 def test_a_budget_whose_deadline_comes_is_over(
-    store: Store, eventually: Callable[..., None]
+    store: Store, eventually: Callable[..., None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    soon = datetime.now(timezone.utc) + timedelta(seconds=0.5)
-    budget_id = budget_of(store, BudgetLimits(deadline=soon))
+    """The wall clock is set to it: one that came by itself could come before the budget is made."""
+    deadline = datetime.now(timezone.utc) + timedelta(hours=1)
+    budget_id = budget_of(store, BudgetLimits(deadline=deadline))
     with BudgetClock(store.queue, budget_id) as watch:
+        assert not watch.over
+        monkeypatch.setattr(shared_budgets, "now", lambda: deadline)
         eventually(lambda: watch.over, "it is over")
 
 

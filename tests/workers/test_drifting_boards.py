@@ -132,7 +132,7 @@ def measure_and_serve(store: Store, board: str, seconds: float) -> int:
 @contextmanager
 def working(store: Store, boards: Boards, tmp_path: Path) -> Iterator[None]:
     """A worker with nothing to do but to look after its boards."""
-    work = replace(WorkerSettings.for_this_machine(board_timeout=20), processes=1)
+    work = replace(WorkerSettings.for_this_machine(board_timeout=60), processes=1)
     settings = FleetSettings(work, references=TIMES)
     classes = board_classes([LAB], str(boards.tracker))
     with worker_in_a_thread(store, ModelFiles(str(tmp_path / "models")), classes, settings):
@@ -164,7 +164,7 @@ def test_a_session_on_a_board_measures_its_reference_and_refuses_one_that_drifte
         def check(board: OpenedBoard, measurer: Measurer) -> None:
             refused[board.name] = checks.why_not(board, measurer)
 
-        with Measurer(address, num_cores=1, board_timeout=20, check=check) as measurer:
+        with Measurer(address, num_cores=1, board_timeout=60, check=check) as measurer:
             while len(refused) < 2:
                 measurer.hold_board()
                 measurer.give_board_back()
@@ -188,9 +188,9 @@ def test_a_board_that_drifts_is_left_out_its_records_are_measured_elsewhere_and_
         return store.boards.quarantine(LAB, DRIFTING)
 
     with working(store, boards, tmp_path):
-        eventually(lambda: bool(quarantine()), "the board that drifted is in quarantine", 120)
+        eventually(lambda: bool(quarantine()), "the board that drifted is in quarantine", 300)
         assert "1.5 ms, twice in a row 50% slower than its own 1 ms" in quarantine()
-        eventually(lambda: not store.record(record).suspect, "it was measured again elsewhere", 120)
+        eventually(lambda: not store.record(record).suspect, "it was measured again elsewhere", 300)
         measured = store.record(record).measurement
         assert (measured.board, measured.seconds) == (STEADY, 1e-3)
         assert store.record(record).verified
@@ -198,6 +198,6 @@ def test_a_board_that_drifts_is_left_out_its_records_are_measured_elsewhere_and_
 
         boards.move(DRIFTING, quarantine_class(LAB))
         boards.take(DRIFTING, 1.01e-3)
-        eventually(lambda: not quarantine(), "the board came back", 120)
+        eventually(lambda: not quarantine(), "the board came back", 300)
     repeats = store.catalogue.record(record).repeats
     assert repeats == 1

@@ -90,7 +90,7 @@ def test_a_job_that_brings_the_search_down_fails_and_leaves_the_others_alone(
     monkeypatch.setattr(SearchProposer, "propose", raise_for_one)
     (here,) = board_classes(["local"], None)
     with serving(store, models, here):
-        eventually(lambda: all(job.state in ENDED for job in store.queue.jobs()), "all ended", 120)
+        eventually(lambda: all(job.state in ENDED for job in store.queue.jobs()), "all ended", 300)
     job = store.queue.job(broken)
     assert job.state is JobState.FAILED
     assert "InternalError: no such block" in job.reason
@@ -116,7 +116,7 @@ def test_trials_are_exact_where_two_loops_work_on_boards_elsewhere(
     night, _ = store.queue.create_budget("night", BudgetLimits(trials=7))
     jobs = [submit(batch, night) for batch in (1, 2)]
     with serving(store, models, elsewhere):
-        eventually(lambda: all(job.state in ENDED for job in store.queue.jobs()), "all ended", 120)
+        eventually(lambda: all(job.state in ENDED for job in store.queue.jobs()), "all ended", 300)
     budget = store.queue.budget(night)
     assert (budget.trials_spent, budget.trials_granted) == (7, 7)
     tasks = [task for job_id in jobs for task in store.task_states(job_id)]

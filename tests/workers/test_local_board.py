@@ -51,14 +51,15 @@ def test_nothing_runs_after_leaving() -> None:
     before = children()
     with local_board(1):
         assert len(children() - before) == 2  # tracker and server
-    assert children() == before
+    # A session of the test before may end meanwhile.
+    assert children() <= before
 
 
 def test_nothing_runs_after_an_error() -> None:
     before = children()
     with pytest.raises(RuntimeError, match="ours"), local_board(1):
         raise RuntimeError("ours")
-    assert children() == before
+    assert children() <= before
 
 
 @pytest.mark.parametrize(

@@ -36,6 +36,7 @@ pytestmark = pytest.mark.slow
 
 RACK = "rack"
 BOARDS = 3
+KILLED = f"{RACK}-1"
 TRIALS = 21
 BATCH = WorkerSettings().batch
 ROUND = WorkerSettings().sizes.largest
@@ -114,17 +115,24 @@ def test_all_boards_are_used_and_one_that_dies_costs_no_trial(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A board server is killed while it has a trial: it is waited for until all have one."""
-    together = threading.Barrier(BOARDS)
     measure = Measurer.measure
-    killed: list[str] = []
+    used: set[str] = set()
+
+    def kill_one() -> None:
+        (pid,) = [board.pid for board in there(tracker) if board.name == KILLED]
+        assert pid is not None
+        os.kill(pid, signal.SIGKILL)
+        killed.set()
+
+    together = threading.Barrier(BOARDS, kill_one)
+    killed = threading.Event()
 
     def with_others(self: Measurer, *arguments: Any, **best: Any) -> Measurement:
         # Only trials are told the best time so far.
-        if best and not killed and together.wait(60) == 0:
-            killed.append(self.hold_board().name)
-            (pid,) = [board.pid for board in there(tracker) if board.name == killed[0]]
-            assert pid is not None
-            os.kill(pid, signal.SIGKILL)
+        if best:
+            used.add(self.hold_board().name)
+            if not killed.is_set():
+                together.wait(60)
         return measure(self, *arguments, **best)
 
     monkeypatch.setattr(Measurer, "measure", with_others)
@@ -133,10 +141,12 @@ def test_all_boards_are_used_and_one_that_dies_costs_no_trial(
         eventually(lambda: store.queue.job(job).state is JobState.DONE, "the job is done", 120)
     budget = store.queue.job(job).budget
     records = records_of(store, job)
-    assert len(killed) == 1
+    assert killed.is_set()
     assert (budget.trials_spent, budget.trials_granted, len(records)) == (TRIALS, TRIALS, TRIALS)
     assert [record.measurement.error for record in records] == [None] * TRIALS
-    assert {record.measurement.board for record in records} == {"rack-0", "rack-1", "rack-2"}
+    assert used == {"rack-0", "rack-1", "rack-2"}
+    # The killed one may be back too late for another trial.
+    assert used - {KILLED} <= {record.measurement.board for record in records}
     assert all(task.served_seconds is not None for task in store.task_states(job))
 
 

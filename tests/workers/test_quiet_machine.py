@@ -7,7 +7,7 @@ from pathlib import Path
 
 from tunebook.workers.boards.quiet_machine import QuietMachine
 
-LONG_SECONDS = 20.0
+LONG_SECONDS = 60.0
 
 
 class _Other(threading.Thread):

@@ -28,10 +28,10 @@ def test_two_trackers_run_side_by_side() -> None:
         assert query_tracker(one) == query_tracker(other)
 
 
-def test_a_stopped_tracker_frees_its_port() -> None:
-    with running_tracker() as address:
+def test_a_stopped_tracker_frees_its_port(held_port: int) -> None:
+    with running_tracker(port=held_port) as address:
         pass
-    with running_tracker(port=address.port) as again:
+    with running_tracker(port=held_port) as again:
         assert again == address
 
 

@@ -8,9 +8,23 @@ from contextlib import ExitStack
 import pytest
 from redis_server import RedisServer
 
+from tunebook.cache.live import redis_link
 from tunebook.cache.live.live import Live
+from tunebook.cache.live.redis_client import Timeouts
 
 OpenLive = Callable[..., Live]
+
+
+@pytest.fixture(autouse=True)
+def patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Redis is not given up where it is only this machine that stands still for a while."""
+    monkeypatch.setattr(redis_link, "Timeouts", lambda: Timeouts(connect=60, answer=60))
+
+
+@pytest.fixture
+def impatience(patience: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Redis is given up as soon as it is elsewhere, for tests that make it hang."""
+    monkeypatch.setattr(redis_link, "Timeouts", Timeouts)
 
 
 @pytest.fixture

@@ -51,8 +51,11 @@ def test_clients_and_databases_have_buckets_of_their_own(open_live: OpenLive) ->
 def test_waiting_as_long_as_told_is_enough(open_live: OpenLive) -> None:
     live = open_live()
     assert live.rates.take("client", 20, 1, 1) == Grant(1, 0.0)
-    refused = live.rates.take("client", 20, 1, 1)
+    # Where this machine stands still another one may at once.
+    others = (live.rates.take("client", 20, 1, 1) for _ in range(1000))
+    refused = next(one for one in others if one != Grant(1, 0.0))
     assert refused is not None
+    assert refused.requests == 0
     assert 0 < refused.wait <= 1 / 20
     time.sleep(refused.wait)
     assert live.rates.take("client", 20, 1, 1) == Grant(1, 0.0)

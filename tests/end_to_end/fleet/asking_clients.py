@@ -13,6 +13,8 @@ from tunebook.cache.remote.client import Client
 from tunebook.cache.remote.retries import Retries
 
 _PAUSE_SECONDS = 0.2
+# A busy machine takes longer to start a replica again than the clients' own patience.
+PATIENCE = 240.0
 
 
 @dataclass(frozen=True)
@@ -37,7 +39,8 @@ class AskingClient:
 
     def __init__(self, url: str, token: str, keys: Sequence[ScheduleKey]) -> None:
         self._keys = keys
-        self._client = Client(url, token, pipeline="fleet", retries=Retries(sleep=self._sleep))
+        retries = Retries(patience=PATIENCE, sleep=self._sleep)
+        self._client = Client(url, token, pipeline="fleet", retries=retries)
         self._counts = AskedCounts()
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._ask_on, name=f"asks {url}")

@@ -45,6 +45,11 @@ class WatchedJob:
         self._fault = fault
         self.id = fleet.submit(model, TRIALS, fault)
 
+    @property
+    def is_measured(self) -> bool:
+        """Whether all of its trials have their result."""
+        return self._fleet.database.slots(self.id).filled == TRIALS
+
     def struck(self, worker: str | None = None) -> None:
         """The fault is made right after this; it happens to this worker, if to any."""
         database = self._fleet.database
@@ -91,7 +96,8 @@ class WatchedJob:
         database = self._fleet.database
         try:
             if not self._rounds:
-                return len(database.measured(self.id)) > len(self._before)
+                # The fault may have come when there was nothing left to measure.
+                return len(database.measured(self.id)) > len(self._before) or self.is_measured
             # All may have been measured by then, and what is left is to verify the best.
             is_over = database.still_open(self._rounds) == 0
             return is_over or database.filled(self._rounds) > self._filled

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import socket
 import time
 import uuid
 from collections.abc import Callable, Iterator, Sequence
@@ -15,17 +14,18 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
-from asking_clients import AskedCounts, AskingClient
+from asking_clients import PATIENCE, AskedCounts, AskingClient
 from fleet_database import FleetDatabase
 from fleet_parts import Part, end_tree
 from postgresql_server import PostgresqlServer, running_postgresql
-from redis_server import RedisServer, running_redis
+from redis_server import RedisServer, free_port, running_redis
 
 from tunebook.cache.access.tokens import Role
 from tunebook.cache.boards.registrations import RegisteredBoard
 from tunebook.cache.errors import BoardError, TunebookError
 from tunebook.cache.keys import ScheduleKey
 from tunebook.cache.remote.client import Client
+from tunebook.cache.remote.retries import Retries
 from tunebook.cache.store import Store
 from tunebook.workers.boards.tracker import BoardQueue, TrackerAddress, query_tracker
 
@@ -34,7 +34,6 @@ BOARDS = ("board-1", "board-2")
 WORKERS = ("worker-1", "worker-2")
 REPLICAS = ("coordinator-1", "coordinator-2")
 TARGET = "llvm -mtriple=aarch64-linux-gnu -mcpu=cortex-a76 -num-cores=1"
-_PATIENCE = 120.0
 _LOOK_SECONDS = 0.05
 
 Found = TypeVar("Found")
@@ -58,7 +57,7 @@ class Fleet:
     @property
     def client(self) -> Client:
         """A client of all replicas."""
-        return Client(",".join(self.replicas), self.token)
+        return Client(",".join(self.replicas), self.token, retries=Retries(patience=PATIENCE))
 
     # --- jobs ----------------------------------------------------------------------------------
 
@@ -162,7 +161,7 @@ class Fleet:
         what: str,
         *,
         look: float = _LOOK_SECONDS,
-        seconds: float = _PATIENCE,
+        seconds: float = PATIENCE,
     ) -> Found:
         """What `holds` gives once it gives something; its failure means never, not slow."""
         deadline = time.monotonic() + seconds
@@ -249,7 +248,7 @@ def _wait_until_ready(fleet: Fleet) -> None:
     fleet.until(serves, "the workers are there")
     fleet.until(fleet.all_boards_are_free, "the boards are there")
     for url in fleet.replicas:
-        with Client(url, fleet.token) as client:
+        with Client(url, fleet.token, retries=Retries(patience=PATIENCE)) as client:
             client.request("GET", "/jobs")
 
 
@@ -264,8 +263,8 @@ def _end(fleet: Fleet) -> None:
 
 
 def _free_ports(count: int) -> list[int]:
-    with ExitStack() as held:
-        sockets = [held.enter_context(socket.socket()) for _ in range(count)]
-        for one in sockets:
-            one.bind(("127.0.0.1", 0))
-        return [one.getsockname()[1] for one in sockets]
+    """Ports that stay free while what has them is started again."""
+    found: set[int] = set()
+    while len(found) < count:
+        found.add(free_port())
+    return list(found)

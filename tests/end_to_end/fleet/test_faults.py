@@ -126,6 +126,24 @@ FAULTS = [
 ]
 
 
+def catch(
+    what: Callable[[Fleet, int], Any], fleet: Fleet, model: Path, name: str
+) -> tuple[WatchedJob, Any]:
+    """A job, and what is caught while it is worked on. The moment may be over before we look: then
+    it is waited for in another job."""
+    job = WatchedJob(fleet, model, name)
+
+    def look() -> tuple[WatchedJob, Any] | None:
+        nonlocal job
+        is_over = job.is_measured
+        caught = what(fleet, job.id)
+        if caught is None and is_over:
+            job = WatchedJob(fleet, model, name)
+        return None if caught is None else (job, caught)
+
+    return fleet.until(look, f"the moment for: {name}")
+
+
 def test_a_fleet_without_faults_tunes_a_model(
     fleet: Fleet, small_model: Path, record_property: Properties
 ) -> None:
@@ -142,8 +160,7 @@ def test_a_fleet_without_faults_tunes_a_model(
 def test_nothing_is_lost_when_it_is_killed(
     fault: Fault, fleet: Fleet, small_model: Path, record_property: Properties
 ) -> None:
-    job = WatchedJob(fleet, small_model, fault.name)
-    struck = fleet.until(lambda: fault.catch(fleet, job.id), f"the moment for: {fault.name}")
+    job, struck = catch(fault.catch, fleet, small_model, fault.name)
     job.struck(struck.name if isinstance(struck, Part) and struck.name in WORKERS else None)
     fault.strike(fleet, struck)
     fault.mend(fleet, struck)
@@ -156,9 +173,8 @@ def test_a_worker_that_stood_still_for_a_minute_has_lost_its_rounds_and_breaks_n
 ) -> None:
     """The other worker does this job in the meantime, and another one: that is what the minute is
     used for."""
-    catch = holder(lambda held: held.is_measured)
-    job = WatchedJob(fleet, small_model, "a worker paused for a minute")
-    worker = fleet.until(lambda: catch(fleet, job.id), "a worker measures")
+    measures = holder(lambda held: held.is_measured)
+    job, worker = catch(measures, fleet, small_model, "a worker paused for a minute")
     job.struck(worker.name)
     paused = time.monotonic()
     worker.pause()

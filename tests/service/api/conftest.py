@@ -13,8 +13,11 @@ import pytest
 from fastapi.testclient import TestClient
 
 from tunebook.cache.access.tokens import Role
+from tunebook.cache.live import redis_link
+from tunebook.cache.live.redis_client import Timeouts
 from tunebook.cache.storage.database import upgrade
 from tunebook.cache.store import Store
+from tunebook.service.api import brief_questions
 from tunebook.service.api.settings import Settings
 from tunebook.service.app import create_app
 
@@ -51,7 +54,8 @@ def make_client(store: Store, tmp_path: Path) -> Iterator[MakeClient]:
     with ExitStack() as ends:
 
         def make(role: Role | None = None, workers: Any = None, **settings: Any) -> TestClient:
-            settings = {"models": str(tmp_path / "models"), **settings}
+            # Else a test that takes some seconds meets an event: that its job waits.
+            settings = {"models": str(tmp_path / "models"), "look_seconds": 3600, **settings}
             app = create_app(Settings(**settings), store, workers=workers)
             headers = {}
             if role is not None:
@@ -61,6 +65,15 @@ def make_client(store: Store, tmp_path: Path) -> Iterator[MakeClient]:
             return ends.enter_context(client)
 
         yield make
+
+
+@pytest.fixture
+def patient_redis(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For tests in which Redis is to be there all the time: else it counts as away once a process
+    pauses for half a second."""
+    patience = 60.0
+    monkeypatch.setattr(redis_link, "Timeouts", lambda: Timeouts(patience, patience))
+    monkeypatch.setattr(brief_questions, "_PATIENCE_SECONDS", patience)
 
 
 @pytest.fixture(scope="session")

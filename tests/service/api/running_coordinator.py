@@ -18,7 +18,7 @@ from tunebook.service.api.server import CoordinatorServer, Listening, make_serve
 from tunebook.service.api.settings import Settings
 from tunebook.service.app import create_app
 
-_PATIENCE = 30.0
+PATIENCE = 60
 
 
 @dataclass
@@ -31,11 +31,11 @@ class RunningCoordinator:
     thread: threading.Thread
 
     def client(self) -> httpx.Client:
-        return httpx.Client(base_url=self.url, headers=self.headers, timeout=_PATIENCE)
+        return httpx.Client(base_url=self.url, headers=self.headers, timeout=PATIENCE)
 
     def stop(self) -> None:
         self.server.should_exit = True
-        self.thread.join(_PATIENCE)
+        self.thread.join(PATIENCE)
         assert not self.thread.is_alive()
 
 
@@ -48,17 +48,19 @@ def running_coordinator(
         app = create_app(Settings(**settings), store, live=live)
         listens = threading.Event()
         server = make_server(app, listening, app.state.stopping, listens.set)
+        # It would cut off what a pause of some seconds holds up.
+        server.config.timeout_graceful_shutdown = PATIENCE
         thread = threading.Thread(target=server.run, kwargs={"sockets": [bound]})
         thread.start()
         try:
-            assert listens.wait(_PATIENCE)
+            assert listens.wait(PATIENCE)
             secret = store.tokens.create("tests", role).secret
             headers = {"Authorization": f"Bearer {secret}"}
             url = listening.url(bound.getsockname()[1])
             yield RunningCoordinator(url, headers, server, thread)
         finally:
             server.should_exit = True
-            thread.join(_PATIENCE)
+            thread.join(PATIENCE)
 
 
 @dataclass(frozen=True)

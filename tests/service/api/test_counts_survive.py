@@ -24,6 +24,7 @@ from tunebook.cache.store import Store
 
 Eventually = Callable[..., None]
 _ASKED = 50
+_PATIENCE = 60
 
 
 @pytest.fixture
@@ -49,7 +50,9 @@ def coordinator(
         told = re.search(r"http://\S+", process.stdout.readline())
         assert told is not None
         headers = {"Authorization": f"Bearer {secret}"}
-        with httpx.Client(base_url=told[0], headers=headers, trust_env=False) as client:
+        with httpx.Client(
+            base_url=told[0], headers=headers, trust_env=False, timeout=_PATIENCE
+        ) as client:
             yield process, client
     finally:
         process.kill()
@@ -73,7 +76,7 @@ def test_a_stop_in_the_middle_of_a_batch_loses_nothing(
     process, client = coordinator
     ask(client, _ASKED)
     process.send_signal(stop)
-    process.wait(timeout=30)
+    process.wait(timeout=_PATIENCE)
     assert counted(store) == _ASKED
 
 

@@ -13,7 +13,7 @@ import pytest
 from cache_samples import A76, BOARD
 from job_samples import DIGEST
 from queue_samples import append_events
-from running_coordinator import RunningCoordinator, received, running_coordinator
+from running_coordinator import PATIENCE, RunningCoordinator, received, running_coordinator
 
 from tunebook.cache.queue.submissions import BudgetLimits, JobRequest
 from tunebook.cache.storage.moments import now
@@ -30,7 +30,8 @@ def job(store: Store) -> int:
 
 @pytest.fixture
 def coordinator(store: Store) -> Iterator[RunningCoordinator]:
-    with running_coordinator(store) as running:
+    # Else a test that takes some seconds meets an event: that its job waits.
+    with running_coordinator(store, look_seconds=3600) as running:
         yield running
 
 
@@ -139,7 +140,12 @@ def test_many_streams_hold_up_nobody_and_all_hear_of_an_event(
     with ExitStack() as open_streams:
         limits = httpx.Limits(max_connections=None)
         client = open_streams.enter_context(
-            httpx.Client(base_url=coordinator.url, headers=coordinator.headers, limits=limits)
+            httpx.Client(
+                base_url=coordinator.url,
+                headers=coordinator.headers,
+                limits=limits,
+                timeout=PATIENCE,
+            )
         )
         streams = [
             open_streams.enter_context(client.stream("GET", f"/api/v1/jobs/{job}/events"))
@@ -166,5 +172,5 @@ def test_streams_end_when_the_coordinator_stops(
 
 
 def test_who_may_not_read_hears_nothing(coordinator: RunningCoordinator, job: int) -> None:
-    answer = httpx.get(f"{coordinator.url}/api/v1/jobs/{job}/events")
+    answer = httpx.get(f"{coordinator.url}/api/v1/jobs/{job}/events", timeout=PATIENCE)
     assert (answer.status_code, answer.json()["type"]) == (401, "/problems/unauthorized")

@@ -56,7 +56,7 @@ def test_it_says_that_its_worker_is_not_ready(
 
 def test_it_says_that_the_schema_is_not_ready(make_client: MakeClient, database: str) -> None:
     client = make_client()
-    with sqlite3.connect(database) as other:
+    with sqlite3.connect(database, timeout=60) as other:
         other.execute("UPDATE alembic_version SET version_num = '0002'")
     response = client.get("/readyz")
     assert response.status_code == 503

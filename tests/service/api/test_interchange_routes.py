@@ -24,6 +24,7 @@ from tvm import te
 from tunebook.cache.access.tokens import Role
 from tunebook.cache.exchange.interchange import RECORDS, WORKLOADS, record_line, workload_line
 from tunebook.cache.store import Store
+from tunebook.service.api.processes import command_runner
 from tunebook.service.api.processes.command_runner import CommandRunner
 from tunebook.tuner.splitting.split import normalized
 
@@ -198,8 +199,14 @@ def test_an_archive_is_sent_as_it_is(client: TestClient, headers: dict[str, str]
 
 
 @pytest.mark.slow
-def test_a_command_that_takes_too_long_is_ended(client: TestClient, store: Store) -> None:
+def test_a_command_that_takes_too_long_is_ended(
+    client: TestClient, store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that never ends: while this process pauses an export could."""
     assert isinstance(client.app, FastAPI)
+    (tmp_path / "endless.py").write_text("import time\n\nwhile True:\n    time.sleep(3600)\n")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    monkeypatch.setattr(command_runner, "_MODULE", "endless")
     client.app.state.command_runner = CommandRunner(store, seconds=0.1)
     answer = client.get("/api/v1/export")
     assert (answer.status_code, answer.json()["type"]) == (422, "/problems/interchange")

@@ -31,7 +31,7 @@ from cache_samples import (
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from job_samples import DIGEST, MODEL, announce, split
-from running_coordinator import RunningCoordinator, running_coordinator
+from running_coordinator import PATIENCE, RunningCoordinator, running_coordinator
 from schemathesis import GenerationMode
 from schemathesis.checks import not_a_server_error
 from schemathesis.specs.openapi.checks import (
@@ -109,7 +109,7 @@ def fill(store: Store, running: RunningCoordinator) -> None:
 
 @pytest.fixture(scope="module")
 def document(coordinator: RunningCoordinator) -> dict[str, Any]:
-    answer = httpx.get(f"{coordinator.url}/api/v1/openapi.json")
+    answer = httpx.get(f"{coordinator.url}/api/v1/openapi.json", timeout=PATIENCE)
     assert answer.status_code == 200
     parsed: dict[str, Any] = answer.json()
     return parsed
@@ -197,7 +197,9 @@ def test_random_requests_are_answered_as_the_document_says(
     def ask(case: schemathesis.Case) -> None:
         with_what_is_there(case)
         sent = {name: value for name, value in (case.headers or {}).items() if name != _AUTHORITY}
-        answer = case.call_and_validate(headers={**sent, **coordinator.headers}, checks=CHECKS)
+        answer = case.call_and_validate(
+            headers={**sent, **coordinator.headers}, checks=CHECKS, timeout=PATIENCE
+        )
         answered[answer.status_code // 100] += 1
 
     ask()
@@ -269,7 +271,7 @@ def test_random_look_ups_are_answered_and_never_break_anything(
 ) -> None:
     kinds: set[str] = set()
     headers = {**coordinator.headers, "Content-Type": "application/json"}
-    with httpx.Client(base_url=coordinator.url, headers=headers, timeout=30) as client:
+    with httpx.Client(base_url=coordinator.url, headers=headers, timeout=PATIENCE) as client:
 
         @RANDOM
         @given(BODIES)

@@ -21,6 +21,7 @@ import pytest
 from tunebook.cache.access.tokens import Role
 from tunebook.cache.errors import ExitCode, UnreachableError
 from tunebook.cache.queue.submissions import BudgetLimits, JobRequest
+from tunebook.cache.remote import server_requests
 from tunebook.cache.remote.client import Client
 from tunebook.cache.remote.retries import Retries
 from tunebook.cache.store import Store
@@ -29,19 +30,30 @@ from tunebook.service.cli import run
 Serve = Callable[..., "Served"]
 Eventually = Callable[[Callable[[], bool], str], None]
 WITHOUT_WORKERS = ("--workers", "0")
+PATIENCE = 60
+COMMAND = ("-m", "tunebook.service.cli")
+# The same, but what a pause of some seconds holds up is not cut off when it stops.
+PATIENT_COMMAND = f"""
+from tunebook.service.api import server
+from tunebook.service.cli import main
+
+server._STOP_SECONDS = {PATIENCE}
+main()
+"""
 TARGET = "llvm -mtriple=x86_64-linux-gnu -num-cores=1"
 
 
 class Served:
     """A coordinator that runs as a process of its own, at a free port, for a user of its own."""
 
-    def __init__(self, home: Path, *options: str) -> None:
+    def __init__(self, home: Path, *options: str, patient: bool = False) -> None:
         self.database = home / "tunebook.db"
         self._home = home
         self._log = (home / "log").open("wb")
+        command = ("-c", PATIENT_COMMAND) if patient else COMMAND
         self.process = subprocess.Popen(
             [
-                *(sys.executable, "-m", "tunebook.service.cli", "serve", "--port", "0"),
+                *(sys.executable, *command, "serve", "--port", "0"),
                 *("--db", str(self.database), *WITHOUT_WORKERS, *options),
             ],
             env={**os.environ, "HOME": str(home), "XDG_DATA_HOME": str(home / "data")},
@@ -63,7 +75,7 @@ class Served:
 
     def end(self, how: signal.Signals = signal.SIGTERM) -> int:
         self.process.send_signal(how)
-        return self.process.wait(timeout=60)
+        return self.process.wait(timeout=PATIENCE)
 
     def close(self) -> None:
         self.process.kill()
@@ -75,8 +87,8 @@ class Served:
 def serve(tmp_path: Path) -> Iterator[Serve]:
     with ExitStack() as ends:
 
-        def start(*options: str) -> Served:
-            return ends.enter_context(closing(Served(tmp_path, *options)))
+        def start(*options: str, patient: bool = False) -> Served:
+            return ends.enter_context(closing(Served(tmp_path, *options, patient=patient)))
 
         yield start
 
@@ -89,8 +101,8 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
 
 
 def test_ctrl_c_ends_it_cleanly_while_a_client_is_connected(serve: Serve) -> None:
-    served = serve()
-    with httpx.Client(base_url=served.url) as client:
+    served = serve(patient=True)
+    with httpx.Client(base_url=served.url, timeout=PATIENCE) as client:
         assert client.get("/healthz").status_code == 200
         assert served.end(signal.SIGINT) == ExitCode.OK
     assert "Traceback" not in served.log()
@@ -98,13 +110,14 @@ def test_ctrl_c_ends_it_cleanly_while_a_client_is_connected(serve: Serve) -> Non
 
 
 def test_a_service_managers_stop_ends_streams_of_events_as_whole_ones(serve: Serve) -> None:
-    served = serve()
+    served = serve(patient=True)
     url = served.url
     with Store.open(str(served.database)) as store:
         job = submitted_job(store)
         secret = store.tokens.create("reader", Role.READ).secret
     headers = {"Authorization": f"Bearer {secret}"}
-    with httpx.stream("GET", f"{url}/api/v1/jobs/{job}/events", headers=headers) as stream:
+    address = f"{url}/api/v1/jobs/{job}/events"
+    with httpx.stream("GET", address, headers=headers, timeout=PATIENCE) as stream:
         assert stream.status_code == 200
         lines = stream.iter_lines()
         assert next(lines)
@@ -122,7 +135,7 @@ def test_a_stream_ends_when_its_token_is_revoked(running: Served) -> None:
         made = store.tokens.create("reader", Role.READ)
         headers = {"Authorization": f"Bearer {made.secret}"}
         address = f"{running.url}/api/v1/jobs/{job}/events"
-        with httpx.stream("GET", address, headers=headers) as stream:
+        with httpx.stream("GET", address, headers=headers, timeout=PATIENCE) as stream:
             lines = stream.iter_lines()
             assert next(lines)
             store.tokens.revoke(made.token.id)
@@ -144,7 +157,8 @@ def test_the_command_that_it_names_makes_a_token_that_it_knows(serve: Serve) -> 
         check=True,
     )
     headers = {"Authorization": f"Bearer {made.stdout.strip()}"}
-    assert httpx.get(f"{served.url}/api/v1/jobs", headers=headers).status_code == 200
+    listed = httpx.get(f"{served.url}/api/v1/jobs", headers=headers, timeout=PATIENCE)
+    assert listed.status_code == 200
 
 
 def submitted_job(store: Store) -> int:
@@ -159,16 +173,18 @@ def test_commands_of_the_same_user_find_a_token_that_nobody_else_can_read(runnin
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     assert stat.S_IMODE(file.parent.stat().st_mode) == 0o700
     headers = {"Authorization": f"Bearer {file.read_text().strip()}"}
-    assert httpx.get(f"{running.url}/metrics", headers=headers).status_code == 200
-    assert httpx.get(f"{running.url}/metrics").status_code == 401
+    address = f"{running.url}/metrics"
+    assert httpx.get(address, headers=headers, timeout=PATIENCE).status_code == 200
+    assert httpx.get(address, timeout=PATIENCE).status_code == 401
 
 
 def test_it_has_loaded_no_tvm(running: Served) -> None:
     """Its libraries would be among what the process has mapped."""
     headers = {"Authorization": f"Bearer {running.token_file().read_text().strip()}"}
     asked = {"target": TARGET, "compiler": "tvm", "workloads": []}
-    httpx.post(f"{running.url}/api/v1/lookups", json=asked, headers=headers)
-    httpx.get(f"{running.url}/", headers=headers)
+    address = f"{running.url}/api/v1/lookups"
+    httpx.post(address, json=asked, headers=headers, timeout=PATIENCE)
+    httpx.get(f"{running.url}/", headers=headers, timeout=PATIENCE)
     mapped = {Path(one.path).name for one in psutil.Process(running.process.pid).memory_maps()}
     assert any("pydantic_core" in name for name in mapped)
     assert {
@@ -180,7 +196,9 @@ def logged(served: Served, message: str, eventually: Eventually) -> dict[str, ob
     """The line about a request, which may come a little later than its answer."""
 
     def lines() -> list[dict[str, object]]:
-        told = [json.loads(line) for line in served.log().splitlines()]
+        # The last one may not be whole yet.
+        whole = served.log().rpartition("\n")[0]
+        told = [json.loads(line) for line in whole.splitlines()]
         return [line for line in told if line["message"] == message]
 
     eventually(lambda: bool(lines()), f"a line about {message}")
@@ -189,7 +207,7 @@ def logged(served: Served, message: str, eventually: Eventually) -> dict[str, ob
 
 
 def test_its_log_is_json_line_by_line(running: Served, eventually: Eventually) -> None:
-    httpx.post(f"{running.url}/api/v1/jobs", json={})
+    httpx.post(f"{running.url}/api/v1/jobs", json={}, timeout=PATIENCE)
     line = logged(running, "POST /api/v1/jobs", eventually)
     assert (line["status"], line["client"]) == (401, "127.0.0.1")
     assert {"time", "level", "logger"} <= set(line)
@@ -198,7 +216,8 @@ def test_its_log_is_json_line_by_line(running: Served, eventually: Eventually) -
 def test_without_a_proxy_nobody_is_believed_to_ask_for_another(
     running: Served, eventually: Eventually
 ) -> None:
-    httpx.post(f"{running.url}/api/v1/budgets", json={}, headers={"X-Forwarded-For": "203.0.113.9"})
+    headers = {"X-Forwarded-For": "203.0.113.9"}
+    httpx.post(f"{running.url}/api/v1/budgets", json={}, headers=headers, timeout=PATIENCE)
     assert logged(running, "POST /api/v1/budgets", eventually)["client"] == "127.0.0.1"
 
 
@@ -254,12 +273,13 @@ def test_a_port_in_use_is_named(capfd: pytest.CaptureFixture[str], tmp_path: Pat
 
 
 def test_behind_a_proxy_it_answers_to_its_names_and_knows_who_asks(serve: Serve) -> None:
-    served = serve("--host", "0.0.0.0", "--behind-proxy", "--name", "tunebook.lab")
+    served = serve("--host", "0.0.0.0", "--behind-proxy", "--name", "tunebook.lab", patient=True)
     at = f"http://127.0.0.1:{served.port}"
     for host, status in (("tunebook.lab", 200), ("evil.example", 421)):
-        assert httpx.get(f"{at}/healthz", headers={"Host": host}).status_code == status
+        answer = httpx.get(f"{at}/healthz", headers={"Host": host}, timeout=PATIENCE)
+        assert answer.status_code == status
     asked_for = {"Host": "tunebook.lab", "X-Forwarded-For": "203.0.113.9"}
-    httpx.post(f"{at}/api/v1/jobs", json={}, headers=asked_for)
+    httpx.post(f"{at}/api/v1/jobs", json={}, headers=asked_for, timeout=PATIENCE)
     served.end()
     assert '"client": "203.0.113.9"' in served.log()
 
@@ -285,7 +305,8 @@ def test_it_speaks_tls_with_a_certificate(serve: Serve, certificate: tuple[Path,
     served = serve("--tls-cert", str(certificate[0]), "--tls-key", str(certificate[1]))
     url = served.url
     assert url.startswith("https://")
-    with httpx.Client(verify=ssl.create_default_context(cafile=str(certificate[0]))) as client:
+    trusted = ssl.create_default_context(cafile=str(certificate[0]))
+    with httpx.Client(verify=trusted, timeout=PATIENCE) as client:
         assert client.get(f"{url}/healthz").status_code == 200
         assert served.end() == ExitCode.OK
 
@@ -295,6 +316,7 @@ def test_clients_trust_the_authority_that_the_environment_names(
 ) -> None:
     served = serve("--tls-cert", str(certificate[0]), "--tls-key", str(certificate[1]))
     token = served.token_file().read_text().strip()
+    monkeypatch.setattr(server_requests, "_TIMEOUT", httpx.Timeout(PATIENCE))
     once = Retries(patience=0)
     with (
         Client(served.url, token, retries=once) as client,

@@ -19,6 +19,7 @@ Eventually = Callable[..., None]
 # So slow that nothing comes back during a test, and so quick that some are taken at once.
 SLOW, QUICK = 0.001, 100.0
 BURST = 400
+REDIS_STAYS = pytest.mark.usefixtures("patient_redis")
 
 
 @pytest.fixture
@@ -44,11 +45,13 @@ def ask(rates: list[SharedRate], count: int) -> list[float]:
     return asyncio.run(all_at_once())
 
 
+@REDIS_STAYS
 def test_requests_at_once_are_let_through_up_to_one_burst(lives: list[Live]) -> None:
     waits = ask([rate(live, SLOW, 10) for live in lives], 100)
     assert waits.count(0) == 10
 
 
+@REDIS_STAYS
 def test_where_some_are_taken_at_once_no_more_pass_and_hardly_fewer(lives: list[Live]) -> None:
     began = time.monotonic()
     rates = [rate(live, QUICK, BURST) for live in lives]
@@ -58,6 +61,7 @@ def test_where_some_are_taken_at_once_no_more_pass_and_hardly_fewer(lives: list[
     assert passed >= BURST - 2 * BURST // 100
 
 
+@REDIS_STAYS
 def test_redis_is_not_asked_for_each(lives: list[Live], redis_server: RedisServer) -> None:
     ask([rate(lives[0], QUICK, BURST)], 200)
     calls = redis_server.ask("INFO", "commandstats")["cmdstat_evalsha"]["calls"]
@@ -65,6 +69,7 @@ def test_redis_is_not_asked_for_each(lives: list[Live], redis_server: RedisServe
     assert calls <= 200 / 2
 
 
+@REDIS_STAYS
 def test_who_was_refused_is_refused_without_asking_until_it_has_waited(
     lives: list[Live], redis_server: RedisServer
 ) -> None:
@@ -75,6 +80,7 @@ def test_who_was_refused_is_refused_without_asking_until_it_has_waited(
     assert calls <= 3
 
 
+@REDIS_STAYS
 def test_a_client_that_is_refused_owes_nothing_for_it(
     lives: list[Live], redis_server: RedisServer, eventually: Eventually
 ) -> None:

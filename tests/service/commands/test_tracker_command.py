@@ -16,6 +16,7 @@ from tunebook.workers.boards.tracker import TrackerAddress, parse_tracker, query
 
 COMMAND = [sys.executable, "-m", "tunebook.service.cli", "tracker"]
 Start = Callable[..., "subprocess.Popen[str]"]
+PATIENCE = 60.0
 
 
 @pytest.fixture
@@ -42,7 +43,7 @@ def test_it_listens_where_it_says_until_it_is_stopped(start: Start) -> None:
     tracker = start("--port", "0")
     place = place_of(tracker)
     assert place.host == "127.0.0.1"
-    assert query_tracker(place).boards == ()
+    assert query_tracker(place, PATIENCE).boards == ()
     tracker.terminate()
     assert tracker.wait(timeout=60) == ExitCode.OK
     assert tracker.stderr is not None
@@ -52,15 +53,20 @@ def test_it_listens_where_it_says_until_it_is_stopped(start: Start) -> None:
 
 
 def test_it_listens_at_the_address_that_is_named_and_nowhere_else(start: Start) -> None:
-    place = place_of(start("--host", "127.0.0.3", "--port", "0"))
-    assert query_tracker(place).boards == ()
-    with pytest.raises(OSError, match="refused"):
-        socket.create_connection(("127.0.0.1", place.port), timeout=10)
+    with socket.socket() as held:
+        # So that nobody else listens there either.
+        held.bind(("127.0.0.1", 0))
+        port = held.getsockname()[1]
+        place = place_of(start("--host", "127.0.0.3", "--port", str(port)))
+        assert query_tracker(place, PATIENCE).boards == ()
+        with pytest.raises(OSError, match="refused"):
+            socket.create_connection(("127.0.0.1", port), timeout=PATIENCE)
 
 
 def test_at_all_addresses_it_says_what_that_means_in_one_line(start: Start) -> None:
     tracker = start("--host", "0.0.0.0", "--port", "0")
-    place_of(tracker)
+    # It says where it listens before all that it needs is loaded.
+    query_tracker(place_of(tracker), PATIENCE)
     tracker.terminate()
     assert tracker.stderr is not None
     said = tracker.stderr.read()

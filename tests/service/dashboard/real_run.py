@@ -25,7 +25,7 @@ from tunebook.service.cli import run
 COMMAND = [sys.executable, "-m", "tunebook.service.cli"]
 TRIALS = 4
 _STARTED = "Tunebook is at "
-_COUNTED_SECONDS = 60
+_PATIENCE = 60
 
 
 @dataclass
@@ -38,7 +38,7 @@ class Coordinator:
     keys: tuple[ScheduleKey, ...]
     secret: str
     labels: tuple[str, ...] = ()
-    _client: httpx.Client = field(default_factory=httpx.Client)
+    _client: httpx.Client = field(default_factory=lambda: httpx.Client(timeout=_PATIENCE))
     _looked_up: int = 0
 
     def look_up(self, pipeline: str, target: str, keys: Sequence[ScheduleKey]) -> dict[str, Any]:
@@ -71,7 +71,7 @@ class Coordinator:
 
     def wait_until_counted(self) -> None:
         """Until everything that was looked up is in the database: counts are stored in batches."""
-        deadline = time.monotonic() + _COUNTED_SECONDS
+        deadline = time.monotonic() + _PATIENCE
         while self._counted() < self._looked_up:
             assert time.monotonic() < deadline, "never counted"
             time.sleep(0.05)
@@ -111,7 +111,7 @@ def serving(database: Path, home: Path, *, workers: int = 0) -> Iterator[str]:
         yield line.removeprefix(_STARTED).strip()
     finally:
         server.terminate()
-        server.wait(timeout=30)
+        server.wait(timeout=_PATIENCE)
         log.close()
 
 

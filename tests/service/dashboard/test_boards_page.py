@@ -33,7 +33,7 @@ def rows_of(client: TestClient) -> list[list[str]]:
 
 
 def change(tmp_path: Path, changes: str) -> None:
-    with closing(sqlite3.connect(tmp_path / "tunebook.db")) as database:
+    with closing(sqlite3.connect(tmp_path / "tunebook.db", timeout=60)) as database:
         database.execute(f"UPDATE boards SET {changes}")
         database.commit()
 

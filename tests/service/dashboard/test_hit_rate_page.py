@@ -156,7 +156,10 @@ def test_the_chart_has_a_line_for_each_of_the_eight_lowest_targets(
 def test_the_chart_has_a_gap_where_nothing_was_looked_up(reader: TestClient, store: Store) -> None:
     count(store, PI, "release", 3, 1)
     values = re.findall(r'data-percent="([^"]*)"', reader.get("/?window=24h").text)
-    assert values == [""] * 23 + ["75.0"]
+    assert len(values) == 24
+    # The hour may have ended since.
+    assert sorted(values[-2:]) == ["", "75.0"]
+    assert set(values[:-2]) == {""}
 
 
 def test_a_target_of_many_pipelines_shows_those_with_the_lowest_rates(

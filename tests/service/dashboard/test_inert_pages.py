@@ -105,7 +105,7 @@ def test_what_turns_a_text_around_is_written_out(reader: TestClient, store: Stor
 
 
 def test_a_fault_of_the_database_is_a_page_too(reader: TestClient, tmp_path: Path) -> None:
-    with closing(sqlite3.connect(tmp_path / "tunebook.db")) as database:
+    with closing(sqlite3.connect(tmp_path / "tunebook.db", timeout=60)) as database:
         database.execute("DROP TABLE missed_keys")
     page = reader.get("/")
     assert page.status_code == 503

@@ -34,7 +34,9 @@ def database_template(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def store(database_template: Path, tmp_path: Path) -> Iterator[Store]:
-    with Store.open(str(shutil.copy(database_template, tmp_path))) as opened:
+    path = str(shutil.copy(database_template, tmp_path))
+    # A worker is there for as long as its test, also where the machine pauses.
+    with Store.open(path, lease_seconds=600) as opened:
         yield opened
 
 
@@ -45,8 +47,8 @@ def nights(store: Store, tmp_path: Path) -> Iterator[Nights]:
 
 
 @pytest.fixture
-def free_port() -> int:
-    """A port at which nobody listens."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        return int(free.getsockname()[1])
+def free_port() -> Iterator[int]:
+    """A port at which nobody listens, nor can while the test runs."""
+    with socket.socket() as held:
+        held.bind(("127.0.0.1", 0))
+        yield int(held.getsockname()[1])

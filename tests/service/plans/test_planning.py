@@ -38,7 +38,9 @@ def empty_database(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def store(empty_database: Path, tmp_path: Path) -> Iterator[Store]:
-    with Store.open(str(shutil.copy(empty_database, tmp_path))) as opened:
+    path = str(shutil.copy(empty_database, tmp_path))
+    # A worker that announced itself is there for as long as its test, however the machine pauses.
+    with Store.open(path, lease_seconds=600) as opened:
         yield opened
 
 

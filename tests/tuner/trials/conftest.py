@@ -20,10 +20,12 @@ from tunebook.tuner.splitting.program import Program
 from tunebook.tuner.trials.build_pool import BuildPool
 from tunebook.tuner.trials.measuring import Measurer
 from tunebook.tuner.trials.trials import BoardAddress, BuildRequest, BuiltLibrary
+from tunebook.workers.boards.board_supervisor import BoardSupervisor, SupervisionLimits
 from tunebook.workers.boards.emulated_board import emulated_board
 from tunebook.workers.boards.emulated_sysroot import QEMU
-from tunebook.workers.boards.local_board import local_board
-from tunebook.workers.boards.tracker import TrackerAddress, query_tracker
+from tunebook.workers.boards.host_server import host_server
+from tunebook.workers.boards.local_board import LOCAL_BOARD_CLASS
+from tunebook.workers.boards.tracker import TrackerAddress, query_tracker, running_tracker
 
 # These tests share modules of their own, which importlib mode does not look for.
 sys.path.insert(0, str(Path(__file__).parent))
@@ -32,15 +34,19 @@ from trial_samples import candidates_of, matmul
 
 CORES = 2
 
-# TVM's calling convention: 16 bytes an argument, of which the last 8 are a DLTensor's address;
-# a DLTensor begins with the address of its data.
+# TVM's calling convention: 16 bytes an argument, of which the last 8 are a DLTensor's address, or
+# where the type says so that of an object which has it after 24 bytes; a DLTensor begins with the
+# address of its data.
 C_KERNEL = """
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <signal.h>
 #include <unistd.h>
-struct argument { int32_t type; int32_t padding; void** tensor; };
+struct argument { int32_t type; int32_t padding; char* tensor; };
+static float* data(struct argument* one) {
+  return *(float**)(one->type == 70 ? one->tensor + 24 : one->tensor);
+}
 /* Filled in by TVM when it loads the library, as it does for the libraries that it compiles. */
 int (*__TVMBackendParallelLaunch)(int (*)(int, int**, void*), void*, int);
 static int task(int number, int** group, void* count) {
@@ -49,8 +55,8 @@ static int task(int number, int** group, void* count) {
 }
 __attribute__((constructor)) static void loaded(void) { {when_loaded}; }
 int __tvm_ffi_main(void* self, struct argument* arguments, int count, void* result) {
-  float* read = *arguments[0].tensor;
-  float* written = *arguments[count - 1].tensor;
+  float* read = data(arguments);
+  float* written = data(arguments + count - 1);
   {body};
   return 0;
 }
@@ -116,17 +122,32 @@ class BoardInUse:
     """A board, and the process behind it."""
 
     address: BoardAddress
+    eventually: Callable[..., None]
 
     def registered(self) -> RegisteredBoard:
+        """The board as it is registered, once it is alone there after a test that killed it."""
+        found: list[RegisteredBoard] = []
         tracker = TrackerAddress(self.address.tracker_host, self.address.tracker_port)
-        (found,) = query_tracker(tracker).boards_of(self.address.board_class)
-        return found
+
+        def is_alone() -> bool:
+            found[:] = query_tracker(tracker).boards_of(self.address.board_class)
+            return len(found) == 1
+
+        self.eventually(is_alone, "the board is registered once")
+        return found[0]
 
 
 @pytest.fixture(scope="module")
-def board() -> Iterator[BoardInUse]:
-    with local_board(CORES) as address:
-        yield BoardInUse(address)
+def board(eventually: Callable[..., None]) -> Iterator[BoardInUse]:
+    """This machine, as `local_board` makes it, but not started anew where it only stands still."""
+    limits = SupervisionLimits(appear=120.0, silence=300.0)
+    server = host_server(CORES)
+    with (
+        running_tracker() as tracker,
+        BoardSupervisor(server, tracker, LOCAL_BOARD_CLASS, limits=limits),
+    ):
+        address = BoardAddress(tracker.host, tracker.port, LOCAL_BOARD_CLASS, shares_host=True)
+        yield BoardInUse(address, eventually)
 
 
 @pytest.fixture(scope="module")
@@ -159,5 +180,22 @@ def arm_session(arm_board: BoardAddress) -> Iterator[Any]:
 
 @pytest.fixture
 def measurer(board: BoardInUse) -> Iterator[Measurer]:
-    with Measurer(board.address, num_cores=CORES, board_timeout=60, run_timeout=0.5) as measurer:
+    """Its sessions last for minutes: no kernel is ended where only this machine stands still."""
+    with Measurer(board.address, num_cores=CORES, board_timeout=60, run_timeout=60) as measurer:
         yield measurer
+
+
+@pytest.fixture
+def soon_over(measurer: Measurer, board: BoardInUse) -> Callable[[float], Measurer]:
+    """The same for a kernel without end: a session of two run times and two seconds."""
+
+    def make(run_timeout: float) -> Measurer:
+        return Measurer(
+            board.address,
+            num_cores=CORES,
+            board_timeout=60,
+            run_timeout=run_timeout,
+            holder=measurer._holder,
+        )
+
+    return make

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import CancelledError
 from contextlib import ExitStack, contextmanager
@@ -19,17 +20,21 @@ from tunebook.cache.errors import BoardError
 from tunebook.cache.records import ErrorClass, Measurement
 from tunebook.tuner.splitting.program import Program
 from tunebook.tuner.trials.board_pool import BoardPool
+from tunebook.tuner.trials.board_trials import _GONE_SECONDS
 from tunebook.tuner.trials.measuring import Measurer
 from tunebook.tuner.trials.target_boards import TargetBoards
 from tunebook.tuner.trials.trials import BoardAddress, BuiltLibrary, OpenedBoard
-from tunebook.workers.boards.board_supervisor import BoardSupervisor
+from tunebook.workers.boards.board_supervisor import BoardSupervisor, SupervisionLimits
 from tunebook.workers.boards.host_server import host_server
 from tunebook.workers.boards.tracker import TrackerAddress, query_tracker, running_tracker
 
 BOARD_CLASS = "rack"
 BOARDS = 3
-# A session lasts for two of them and two seconds more.
-RUN_SECONDS = 0.5
+# A session lasts for two of them and two seconds more: for minutes, so that no kernel is ended
+# where only this machine stands still.
+RUN_SECONDS = 60.0
+# Nor is a board started anew for that.
+LIMITS = SupervisionLimits(appear=120.0, silence=300.0)
 
 # Waits in its first run until so many kernels have begun theirs, each on a board of its own; for
 # as long as a board lets it.
@@ -70,7 +75,9 @@ class Rack:
 
 
 def board_server(tracker: TrackerAddress, number: int) -> BoardSupervisor:
-    return BoardSupervisor(host_server(1), tracker, BOARD_CLASS, name=f"rack-{number}")
+    return BoardSupervisor(
+        host_server(1), tracker, BOARD_CLASS, name=f"rack-{number}", limits=LIMITS
+    )
 
 
 @pytest.fixture(scope="module")
@@ -97,16 +104,21 @@ def all_there(rack: Rack, eventually: Callable[..., None]) -> Iterator[Rack]:
 
 @contextmanager
 def pool_of(
-    rack: Rack, most: int = BOARDS, board_timeout: float = 60.0, **options: object
+    rack: Rack, most: int = BOARDS, run_timeout: float = RUN_SECONDS, **options: object
 ) -> Iterator[TargetBoards]:
     with BoardPool(
         rack.address,
         most_boards=most,
-        board_timeout=board_timeout,
-        run_timeout=RUN_SECONDS,
+        run_timeout=run_timeout,
         **options,  # type: ignore[arg-type]
     ) as pool:
         yield TargetBoards(pool, num_cores=1)
+
+
+def an_hour_a_minute() -> float:
+    """A pool's clock, for what waits as long as a board may be away. The tracker has a minute of
+    the true one for its answer."""
+    return 60 * time.monotonic()
 
 
 def measured(
@@ -203,7 +215,7 @@ def test_a_trial_whose_board_dies_is_repeated_on_another(
         found = measured(boards, program, [deadly, *[kernel("") for _ in range(4)]])
     assert [one.error for one in found] == [None] * 5
     # What the lost board spent is charged too: it took a while until it was known to be gone.
-    assert found[0].board_seconds > found[1].board_seconds
+    assert found[0].board_seconds > _GONE_SECONDS
 
 
 @pytest.mark.slow
@@ -211,7 +223,7 @@ def test_a_trial_whose_board_hangs_is_repeated_on_another(
     all_there: Rack, kernel: KernelMaker, program: Program, tmp_path: Path
 ) -> None:
     hanging = once(kernel, tmp_path, STOP_SERVER)
-    with pool_of(all_there) as boards:
+    with pool_of(all_there, run_timeout=5) as boards:
         found = measured(boards, program, [hanging, *[kernel("") for _ in range(4)]])
     assert [one.error for one in found] == [None] * 5
     # The tracker offers the hung board to nobody; its supervisor would start another in a while.
@@ -246,7 +258,8 @@ def test_whoever_comes_later_gets_boards_while_another_has_work(
     all_there: Rack, kernel: KernelMaker, program: Program
 ) -> None:
     plain = kernel("")
-    with pool_of(all_there) as first, pool_of(all_there) as second:
+    # Sessions that end soon, so that boards are given back amid the work.
+    with pool_of(all_there, run_timeout=0.5) as first, pool_of(all_there) as second:
         latecomer = None
         waiting = [first.submit(lambda board: board.measure(plain, program)) for _ in range(50)]
         while latecomer is None or not latecomer.done():
@@ -282,7 +295,8 @@ def test_a_board_is_asked_about_before_its_first_trial_and_may_be_refused(
 def test_where_all_boards_are_refused_trials_end_with_the_reason(
     all_there: Rack, kernel: KernelMaker, program: Program
 ) -> None:
-    with pool_of(all_there, board_timeout=1.0, check=lambda *_: "it drifted") as boards:
+    refuse = {"check": lambda *_: "it drifted", "monotonic": an_hour_a_minute}
+    with pool_of(all_there, **refuse) as boards:
         asked = boards.submit(lambda board: board.measure(kernel(""), program))
         with pytest.raises(BoardError, match=r"rack-\d is not used: it drifted"):
             asked.result()
@@ -291,7 +305,7 @@ def test_where_all_boards_are_refused_trials_end_with_the_reason(
 def test_a_board_without_the_features_of_a_trial_is_not_used(
     all_there: Rack, kernel: KernelMaker, program: Program
 ) -> None:
-    with BoardPool(all_there.address, board_timeout=1.0, run_timeout=RUN_SECONDS) as pool:
+    with BoardPool(all_there.address, run_timeout=RUN_SECONDS, monotonic=an_hour_a_minute) as pool:
         boards = TargetBoards(pool, 1, features=frozenset({"sme2"}))
         asked = boards.submit(lambda board: board.measure(kernel(""), program))
         with pytest.raises(BoardError, match="lacks sme2"):

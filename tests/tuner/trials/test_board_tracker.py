@@ -8,13 +8,16 @@ from __future__ import annotations
 import socket
 import struct
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from types import SimpleNamespace
 
 import pytest
 from tvm.rpc import base as rpc
 
 from tunebook.cache.errors import BoardError
+from tunebook.tuner.trials import board_session
 from tunebook.tuner.trials.board_session import BoardSession
 from tunebook.tuner.trials.board_tracker import identity, request_board
 from tunebook.tuner.trials.trials import BoardAddress
@@ -105,8 +108,14 @@ def test_a_board_at_a_tracker_that_fails_has_no_identity(answers) -> None:
         assert identity(BoardAddress("127.0.0.1", port, BOARD_CLASS), "127.0.0.1", 9090) is None
 
 
-def test_a_board_that_ends_a_session_as_it_begins_is_named() -> None:
+def test_a_board_that_ends_a_session_as_it_begins_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    # The tracker has a minute for its answer, and a board that has failed no second chance.
+    now = [1000.0]
+    clock = SimpleNamespace(monotonic=lambda: now[0], sleep=time.sleep)
+    monkeypatch.setattr(board_session, "time", clock)
+
     def greet_and_leave(connection: socket.socket) -> None:
+        now[0] += 60
         _, length = struct.unpack("<ii", rpc.recvall(connection, 8))
         rpc.recvall(connection, length)
         name = f"server:{BOARD_CLASS}".encode()
@@ -115,7 +124,7 @@ def test_a_board_that_ends_a_session_as_it_begins_is_named() -> None:
     with running_tracker() as tracker, listening(greet_and_leave) as port:
         address = BoardAddress(tracker.host, tracker.port, BOARD_CLASS)
         with registered(address, port), pytest.raises(BoardError) as raised:
-            BoardSession(address, num_cores=1, limit=5, board_timeout=0.1)
+            BoardSession(address, num_cores=1, limit=60, board_timeout=60)
     assert f"127.0.0.1:{port}" in str(raised.value)
     assert "\n" not in str(raised.value)
 

@@ -10,8 +10,10 @@ import subprocess
 import sys
 import textwrap
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import psutil
@@ -22,6 +24,7 @@ from tvm.s_tir import meta_schedule as ms
 
 from tunebook.cache.errors import TunebookError
 from tunebook.cache.records import Candidate, ErrorClass
+from tunebook.tuner.child_process import ChildProcess
 from tunebook.tuner.llvm_targets import tvm_target
 from tunebook.tuner.splitting.program import Program
 from tunebook.tuner.trials.build_pool import BuildPool
@@ -62,6 +65,28 @@ def refusal(pool: BuildPool, request: BuildRequest) -> str:
         pool.submit(request).result()
     assert "\n" not in str(raised.value)
     return str(raised.value)
+
+
+@contextmanager
+def time_limit(pool: BuildPool, seconds: float) -> Iterator[None]:
+    """What is submitted and built in the block may take so long, and all else as long as before."""
+    before, pool._time_limit = pool._time_limit, seconds
+    yield
+    pool._time_limit = before
+
+
+@pytest.fixture
+def handed_out(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The processes that were given something, one for each time."""
+    processes: list[int] = []
+    send = ChildProcess.send
+
+    def send_and_note(process: ChildProcess, message: Any) -> None:
+        send(process, message)
+        processes.append(process.pid)
+
+    monkeypatch.setattr(ChildProcess, "send", send_and_note)
+    return processes
 
 
 @pytest.fixture
@@ -155,29 +180,30 @@ class TestFailures:
     def test_a_compile_without_end_is_stopped_and_its_process_replaced(
         self, tmp_path, endless, host, plain_request, is_gone
     ) -> None:
-        with BuildPool(1, 3, tmp_path) as pool:
+        with BuildPool(1, 60, tmp_path) as pool:
             built(pool, plain_request)
             (before,) = pool.process_ids
-            failure = failed(pool, BuildRequest(endless, host, None))
+            with time_limit(pool, 3):
+                failure = failed(pool, BuildRequest(endless, host, None))
             assert failure.error is ErrorClass.COMPILE_TIMEOUT
             assert "3 s" in failure.text
             assert is_gone(before)
             assert_multiplies(built(pool, plain_request))
 
     def test_a_build_whose_process_is_killed_gets_another_and_fails_the_second_time(
-        self, tmp_path, endless, host, plain_request, eventually
+        self, tmp_path, endless, host, plain_request, eventually, handed_out
     ) -> None:
-        with BuildPool(1, 60, tmp_path) as pool:
+        with BuildPool(1, 600, tmp_path) as pool:
             built(pool, plain_request)
-            future = pool.submit(BuildRequest(endless, host, None))
-            eventually(future.running, "the build began")
             (first,) = pool.process_ids
+            future = pool.submit(BuildRequest(endless, host, None))
+            # Killed before it has the build, it would not be the one that this costs.
+            eventually(lambda: handed_out == [first, first], "the build began")
             os.kill(first, signal.SIGKILL)
-            eventually(lambda: first not in pool.process_ids, "another process took its place")
+            eventually(lambda: len(handed_out) == 3, "the build began again")
             assert not future.done()
-            # Killed while it starts, the build would not be its.
-            eventually(lambda: any(one.task for one in pool._builders), "the build began again")
-            (second,) = pool.process_ids
+            second = handed_out[2]
+            assert second != first
             os.kill(second, signal.SIGKILL)
             failure = future.result()
             assert isinstance(failure, BuildFailure)
@@ -255,9 +281,10 @@ class TestProcesses:
         elsewhere, folder = tmp_path / "temporary", tmp_path / "libraries"
         elsewhere.mkdir()
         monkeypatch.setenv("TMPDIR", str(elsewhere))
-        with BuildPool(1, 3, folder) as pool:
+        with BuildPool(1, 60, folder) as pool:
             library = built(pool, plain_request)
-            failed(pool, BuildRequest(endless, host, None))
+            with time_limit(pool, 3):
+                failed(pool, BuildRequest(endless, host, None))
         assert list(folder.iterdir()) == [library.path]
         assert list(elsewhere.iterdir()) == []
 

@@ -35,7 +35,7 @@ def test_schedules_agree_with_the_unscheduled_program(
 ) -> None:
     (candidate,) = candidates_of(program, target, count=1)
     library = build(program, candidate, target)
-    with Measurer(arm_board, num_cores=1) as measurer:
+    with Measurer(arm_board, num_cores=1, run_timeout=120) as measurer:
         verdict = measurer.verify(library, build(program, target=target), program)
         measured = measurer.measure(library, program)
     assert verdict.agrees, verdict.text
@@ -54,7 +54,7 @@ def test_schedules_that_tvm_gets_wrong_are_found_out(
     libraries = [pool.submit(request).result() for request in requests]
     # Most of them do not even compile.
     wrong = next(one for one in libraries if isinstance(one, BuiltLibrary))
-    with Measurer(arm_board, num_cores=1) as measurer:
+    with Measurer(arm_board, num_cores=1, run_timeout=120) as measurer:
         verdict = measurer.verify(wrong, build(program, target=A76), program)
     assert verdict.error is ErrorClass.WRONG_OUTPUT
     assert "differs in 75.00% of its elements" in verdict.text
@@ -66,7 +66,7 @@ def test_an_instruction_that_the_board_has_not_is_a_run_failure_and_the_board_li
     program = dense()
     reference = build(program, target=A72)
     library = build(program, candidates_of(program, A76, count=1)[0], A76)
-    with Measurer(a72_board, num_cores=1) as measurer:
+    with Measurer(a72_board, num_cores=1, run_timeout=120) as measurer:
         measured = measurer.measure(library, program)
         assert measured.error is ErrorClass.RUN
         assert "SIGILL" in measured.error_text
@@ -80,7 +80,7 @@ def test_a_time_there_is_the_instructions_of_one_call(
 ) -> None:
     loop = 'long n = 100000; asm volatile("1: subs %0, %0, #1\\n b.ne 1b" : "+r"(n) :: "cc")'
     library = kernel(loop, compiler=AARCH64_COMPILER)
-    with Measurer(arm_board, num_cores=1) as measurer:
+    with Measurer(arm_board, num_cores=1, run_timeout=120) as measurer:
         measured = measurer.measure(library, matmul_program)
     assert measured.error is None, measured.error_text
     if measured.board_state.get("unit") != INSTRUCTIONS:
@@ -96,7 +96,7 @@ def test_instructions_are_the_same_from_one_session_to_the_next(
     library = build(matmul_program, candidate, A76)
     seconds = []
     for _ in range(2):
-        with Measurer(arm_board, num_cores=1) as measurer:
+        with Measurer(arm_board, num_cores=1, run_timeout=120) as measurer:
             measured = measurer.measure(library, matmul_program)
         assert measured.error is None, measured.error_text
         if measured.board_state.get("unit") != INSTRUCTIONS:

@@ -17,15 +17,14 @@ from tunebook.workers.agent.coordinator_reports import CoordinatorReports
 from tunebook.workers.agent.governor import GovernorKeeper
 from tunebook.workers.agent.machine import Machine
 from tunebook.workers.agent.throttling import Throttling
-from tunebook.workers.boards.board_supervisor import ServerCommand, SupervisionLimits
+from tunebook.workers.boards.board_supervisor import ServerCommand
 from tunebook.workers.boards.host_server import host_server
 from tunebook.workers.boards.tracker import TrackerAddress
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from kept_boards import CLASS, NAME, Coordinator, KeptBoard
+from kept_boards import CLASS, NAME, QUICK, Coordinator, KeptBoard
 
-QUICK = SupervisionLimits(silence=2, watch=0.1, first_pause=0.05, longest_pause=0.5)
 KeepBoard = Callable[..., KeptBoard]
 
 

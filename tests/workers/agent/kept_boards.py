@@ -17,9 +17,15 @@ from tunebook.cache.remote.client import Client
 from tunebook.cache.remote.retries import Retries
 from tunebook.cache.store import Store
 from tunebook.workers.agent.coordinator_reports import CoordinatorReports
+from tunebook.workers.boards.board_supervisor import SupervisionLimits
 from tunebook.workers.boards.tracker import TrackerAddress, query_tracker
 
 CLASS, NAME = "lab", "bench-3"
+# A busy machine may hold up a server that is well for seconds: it must not be replaced for that.
+QUICK = SupervisionLimits(appear=60, silence=60, watch=0.1, first_pause=0.05, longest_pause=0.5)
+# For servers that hang.
+IMPATIENT = replace(QUICK, silence=3)
+_PATIENCE_SECONDS = 60.0
 
 
 @dataclass(frozen=True)
@@ -31,7 +37,7 @@ class KeptBoard:
 
     def find(self, key: str = CLASS) -> RegisteredBoard | None:
         """The board under a key at the tracker, None while it is not there."""
-        boards = query_tracker(self.tracker).boards_of(key)
+        boards = query_tracker(self.tracker, _PATIENCE_SECONDS).boards_of(key)
         return boards[0] if boards else None
 
     def find_other_than(self, server: int | None) -> RegisteredBoard | None:

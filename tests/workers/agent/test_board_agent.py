@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from kept_boards import CLASS, NAME, Coordinator, KeptBoard
+from kept_boards import CLASS, IMPATIENT, NAME, Coordinator, KeptBoard
 
 from tunebook.cache.board_names import quarantine_class
 from tunebook.tuner.trials.trials import BoardAddress
 from tunebook.workers.boards.board_supervisor import ServerCommand
-from tunebook.workers.boards.tracker import running_tracker
+from tunebook.workers.boards.tracker import TrackerAddress, running_tracker
 
 Eventually = Callable[..., None]
 KeepBoard = Callable[..., KeptBoard]
@@ -40,40 +40,41 @@ def test_a_server_that_was_killed_is_replaced(
 
 
 def test_an_agent_waits_for_a_tracker_that_comes_later_and_says_so(
-    keep_board: KeepBoard, eventually: Eventually, caplog: pytest.LogCaptureFixture
+    keep_board: KeepBoard,
+    eventually: Eventually,
+    held_port: int,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
-    with running_tracker() as somewhere:
-        place = somewhere
-    board = keep_board(place)
+    board = keep_board(TrackerAddress("127.0.0.1", held_port))
     eventually(lambda: "does not answer" in caplog.text, "the tracker is missed in the log")
-    with running_tracker(port=place.port):
+    with running_tracker(port=held_port):
         eventually(board.find, "the board is registered")
         assert caplog.text.count("does not answer") == 1
 
 
 def test_a_board_is_back_at_a_tracker_that_was_started_again(
-    keep_board: KeepBoard, eventually: Eventually
+    keep_board: KeepBoard, eventually: Eventually, held_port: int
 ) -> None:
-    with running_tracker() as tracker:
+    with running_tracker(port=held_port) as tracker:
         board = keep_board(tracker)
         eventually(board.find, "the board is registered")
         server = board.registered.pid
-    with running_tracker(port=tracker.port):
+    with running_tracker(port=held_port):
         eventually(board.find, "the board is registered again")
         assert board.registered.pid == server, "nothing was wrong with its server"
 
 
 @pytest.mark.slow
 def test_a_server_that_hung_while_the_tracker_was_away_is_replaced_too(
-    keep_board: KeepBoard, eventually: Eventually
+    keep_board: KeepBoard, eventually: Eventually, held_port: int
 ) -> None:
     """The tracker that comes back has never seen it, so there is no beat that stands still."""
-    with running_tracker() as tracker:
-        board = keep_board(tracker)
+    with running_tracker(port=held_port) as tracker:
+        board = keep_board(tracker, limits=IMPATIENT)
         eventually(board.find, "the board is registered")
         server = board.registered.pid
         os.kill(server, signal.SIGSTOP)
-    with running_tracker(port=tracker.port):
+    with running_tracker(port=held_port):
         eventually(lambda: board.find_other_than(server), "another server is registered")
 
 
@@ -105,10 +106,10 @@ def test_a_place_to_listen_that_is_not_there_yet_costs_a_line_in_the_log(
 
 
 def test_a_board_listens_where_it_is_told_to_and_is_handed_out_under_another_address(
-    keep_board: KeepBoard, eventually: Eventually
+    keep_board: KeepBoard, eventually: Eventually, held_port: int
 ) -> None:
-    with running_tracker() as tracker:
-        board = keep_board(tracker, host="127.0.0.2", advertise="192.0.2.33", port=_free_port())
+    with running_tracker() as tracker, _held("127.0.0.2", held_port):
+        board = keep_board(tracker, host="127.0.0.2", advertise="192.0.2.33", port=held_port)
         eventually(board.find, "the board is registered")
         assert board.registered.host == "192.0.2.33"
         with pytest.raises(OSError, match="refused"):
@@ -117,12 +118,15 @@ def test_a_board_listens_where_it_is_told_to_and_is_handed_out_under_another_add
 
 
 def _connect(host: str, port: int) -> None:
-    socket.create_connection((host, port), timeout=10).close()
+    socket.create_connection((host, port), timeout=60).close()
 
 
-def _free_port() -> int:
-    with socket.create_server(("127.0.0.2", 0)) as one:
-        return int(one.getsockname()[1])
+def _held(host: str, port: int) -> socket.socket:
+    """Keeps others from a port until the board has it, as `held_port` does at its address."""
+    held = socket.socket()
+    held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    held.bind((host, port))
+    return held
 
 
 def test_nothing_is_left_of_an_agent_that_leaves(
@@ -160,7 +164,7 @@ class TestWithACoordinator:
             assert defaults is not None
             assert defaults.mtriple == report.mtriple
 
-            session = in_use(BoardAddress(tracker.host, tracker.port, CLASS)).session()
+            session = in_use(BoardAddress(tracker.host, tracker.port, CLASS)).session(limit=0)
             coordinator.quarantine()
             eventually(coordinator.knows_quarantine, "it was told")
             assert board.find() is not None, "the session in hand goes on"

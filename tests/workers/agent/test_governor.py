@@ -15,6 +15,7 @@ from types import ModuleType
 
 import pytest
 
+from tunebook.workers.agent import governor
 from tunebook.workers.agent.governor import GovernorKeeper
 from tunebook.workers.agent.machine import Machine
 
@@ -104,8 +105,9 @@ def test_the_program_says_why_it_refuses_in_one_line(arguments: list[str], given
 
 
 @pytest.fixture
-def service(board: Path) -> Iterator[Path]:
+def service(board: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """The helper behind a socket, one process a connection, as tunebook-governor.socket has it."""
+    monkeypatch.setattr(governor, "_ANSWER_SECONDS", 60.0)
     place = board / "governor.sock"
     listener = socket.socket(socket.AF_UNIX)
     listener.bind(str(place))
