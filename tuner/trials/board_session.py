@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections import OrderedDict
 from collections.abc import Sequence
@@ -10,21 +9,22 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-import tvm
 from tvm import rpc
 
 from tunebook.cache.errors import BoardError
 from tunebook.cache.keys import WorkloadKey
-from tunebook.tuner.splitting.program import ENTRY, Program
+from tunebook.tuner.splitting.program import Program
+from tunebook.tuner.trials.board_calls import TunebookServerCalls, calls_of
 from tunebook.tuner.trials.board_tracker import BoardOffer, identity, request_board
-from tunebook.tuner.trials.tensors import Array, byte_count, random_inputs, spoiled
+from tunebook.tuner.trials.tensors import Array, byte_count, random_inputs
 from tunebook.tuner.trials.trials import BoardAddress, OpenedBoard
-from tunebook.tuner.tvm_compat import BIG_CORES
 
 _REFUSED_SECONDS = 0.5
 # Inputs of this many programs, and bytes, are kept on the board.
 _KEPT_PROGRAMS = 8
 _KEPT_BYTES = 256 * 2**20
+# What buffers are called that are for one call only.
+_FRESH = "fresh"
 # Libraries stay loaded from measuring to verifying, which a round or two lie between.
 _KEPT_LIBRARIES = 64
 
@@ -45,7 +45,7 @@ class BoardSession:
         self.limit = limit
         self._files = 0
         self._libraries: OrderedDict[Path, Any] = OrderedDict()
-        self._arguments: OrderedDict[WorkloadKey, tuple[Program, list[Any]]] = OrderedDict()
+        self._buffers: OrderedDict[WorkloadKey, tuple[Program, Any]] = OrderedDict()
         self._connect(num_cores, board_timeout)
         self.opening_seconds = time.monotonic() - self._began
 
@@ -83,35 +83,33 @@ class BoardSession:
         )
         try:
             self._cores = 0
+            self._calls = calls_of(self._session)
             self.use_cores(num_cores)
-            self._state = self._function("tunebook.board.state")
-            name = self._function("tunebook.board.name")
-            self._count = None
-            if self._address.emulated:
-                self._count = self._function("tunebook.board.count_instructions")
-            self.opened = self._describe(offer, str(name()) if name is not None else None)
+            self._counting = self._calls_that_count()
+            self.opened = self._describe(offer)
         except Exception:
             self.close()
             raise
 
-    def _describe(self, offer: BoardOffer, name: str | None) -> OpenedBoard:
+    def _describe(self, offer: BoardOffer) -> OpenedBoard:
+        state = self.state()
         server = offer.server
         return OpenedBoard(
             board_class=self._address.board_class,
-            name=name or f"{offer.host}:{offer.port}",
+            name=str(state.get("name", f"{offer.host}:{offer.port}")),
             host=offer.host,
             port=offer.port,
             server_id=server.server_id if server is not None else None,
             mtriple=server.mtriple if server is not None else "",
             features=server.features if server is not None else frozenset(),
             cores=server.cores if server is not None else None,
-            state=self.state(),
+            state=state,
         )
 
     def use_cores(self, num_cores: int) -> None:
         """Sets how many threads a kernel gets."""
         if num_cores != self._cores:
-            self._session.get_function("runtime.config_threadpool")(BIG_CORES, num_cores)
+            self._calls.use_cores(num_cores)
             self._cores = num_cores
 
     @property
@@ -131,65 +129,53 @@ class BoardSession:
         """
         loaded = self._libraries.pop(library, None)
         if loaded is None:
-            name = f"{self._files}.so"
+            loaded = self._calls.load(library, f"{self._files}.so")
             self._files += 1
-            self._session.upload(str(library), name)
-            loaded = self._session.load_module(name)
         self._libraries[library] = loaded
         if len(self._libraries) > _KEPT_LIBRARIES:
             self._libraries.popitem(last=False)
         return loaded
 
-    def arguments(self, program: Program) -> list[Any]:
+    def buffers(self, program: Program) -> Any:
         """The program's buffers on the board, inputs filled, kept for the next time."""
-        kept = self._arguments.pop(program.key, None)
+        kept = self._buffers.pop(program.key, None)
         if kept is None:
-            kept = (program, self.upload(program, random_inputs(program)))
-        self._arguments[program.key] = kept
+            buffers = self._calls.place(program.key.hash, program, random_inputs(program))
+            kept = (program, buffers)
+        self._buffers[program.key] = kept
         self._forget_oldest()
-        return list(kept[1])
-
-    def upload(self, program: Program, inputs: Sequence[Array]) -> list[Any]:
-        """New buffers on the board, with these inputs and spoiled outputs."""
-        waiting = iter(inputs)
-        arguments = []
-        for buffer in program.buffers:
-            tensor = tvm.runtime.empty(buffer.shape, buffer.dtype, self.device)
-            tensor.copyfrom(spoiled(buffer) if buffer.output else next(waiting))
-            arguments.append(tensor)
-        return arguments
+        return kept[1]
 
     def _forget_oldest(self) -> None:
-        while len(self._arguments) > 1 and (
-            len(self._arguments) > _KEPT_PROGRAMS
-            or sum(byte_count(one.buffers) for one, _ in self._arguments.values()) > _KEPT_BYTES
+        while len(self._buffers) > 1 and (
+            len(self._buffers) > _KEPT_PROGRAMS
+            or sum(byte_count(one.buffers) for one, _ in self._buffers.values()) > _KEPT_BYTES
         ):
-            self._arguments.popitem(last=False)
+            _, (_, oldest) = self._buffers.popitem(last=False)
+            self._calls.release(oldest)
 
-    def run(self, library: Any, arguments: Sequence[Any]) -> None:
-        """Calls the library's kernel once."""
-        library[ENTRY](*arguments)
+    def outputs(self, library: Any, program: Program, inputs: Sequence[Array]) -> list[Array]:
+        """What the library's kernel makes of these inputs, called once."""
+        return self._calls.outputs(library, self._calls.place(_FRESH, program, inputs), program)
 
-    def evaluator(self, library: Any, number: int, repeat: int) -> Any:
-        """A function that times (1 + number x repeat) calls on the board, the first not counted."""
-        return library.time_evaluator(ENTRY, self.device, number=number, repeat=repeat)
+    def time(self, library: Any, buffers: Any, number: int, repeat: int) -> tuple[float, ...]:
+        """Seconds of a call of the library's kernel: `repeat` means of `number` calls, after one
+        that is not counted."""
+        return self._calls.time(library, buffers, number, repeat)
 
     @property
     def counts_instructions(self) -> bool:
         """Whether the board counts what it executes: an emulated one, where the emulator can."""
-        return self._count is not None
+        return self._counting is not None
 
-    def count_instructions(self, library: Any, arguments: Sequence[Any]) -> float:
+    def count_instructions(self, library: Any, buffers: Any) -> float:
         """The instructions of one call of the library's kernel, which is called a few times."""
-        assert self._count is not None, "ask counts_instructions first"
-        return float(self._count(library, ENTRY, *arguments))
+        assert self._counting is not None, "ask counts_instructions first"
+        return self._counting.count_instructions(library, buffers)
 
     def state(self) -> dict[str, float | str]:
-        """What the board says of its own state; empty where it says nothing."""
-        if self._state is None:
-            return {}
-        told = json.loads(str(self._state()))
-        return {name: value for name, value in told.items() if value is not None}
+        """What the board says of its own state, its name too; empty where it says nothing."""
+        return self._calls.state()
 
     def is_alive(self) -> bool:
         """Whether the session still answers."""
@@ -206,23 +192,16 @@ class BoardSession:
 
     def close(self) -> None:
         """Gives the board back."""
-        self._arguments.clear()
+        self._buffers.clear()
         self._libraries.clear()
         # What remains are objects of the session, which would keep it open.
         with suppress(Exception):
             self._session.get_function("CloseRPCConnection")()
 
-    def _function(self, name: str) -> Any | None:
-        try:
-            return self._session.get_function(name)
-        except Exception:  # the board's own agent has it, TVM's server has not
+    def _calls_that_count(self) -> TunebookServerCalls | None:
+        if not self._address.emulated or not isinstance(self._calls, TunebookServerCalls):
             return None
-
-
-def download(tensor: Any) -> Array:
-    """A tensor's content as an array."""
-    array: Array = tensor.numpy()
-    return array
+        return self._calls if self._calls.can_count() else None
 
 
 def _first_line(error: Exception) -> str:

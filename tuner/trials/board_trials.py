@@ -10,7 +10,7 @@ from tunebook.cache.errors import BoardError, TunebookError
 from tunebook.cache.records import ErrorClass, Measurement
 from tunebook.tuner.one_line import one_line
 from tunebook.tuner.splitting.program import Program
-from tunebook.tuner.trials.board_session import BoardSession, download
+from tunebook.tuner.trials.board_session import BoardSession
 from tunebook.tuner.trials.plausibility import why_implausible
 from tunebook.tuner.trials.tensors import Array, random_inputs
 from tunebook.tuner.trials.timing import INSTRUCTIONS, SECONDS_PER_INSTRUCTION, time_kernel
@@ -35,8 +35,9 @@ _NOT_KEPT = "BoardFileNotKept"
 _OUT_OF_TIME = ("its time limit of", "RPCSessionTimeoutError")
 # The board's end of a session and ours differ by no more than this.
 _CLOCK_SECONDS = 0.3
-# Until the tracker knows that a board which ended with its session is gone.
+# Until the tracker knows that a board which ended with its session is gone: mostly, and at most.
 _GONE_SECONDS = 0.3
+_LATEST_GONE_SECONDS = 3.0
 # With less than this share of a reference finite, other inputs show more.
 _FINITE_SHARE = 0.5
 # Outputs of unscheduled programs are kept up to so many bytes, inputs included.
@@ -107,7 +108,7 @@ class BoardTrials:
         began = time.monotonic()
         try:
             session.use_cores(job.settings.num_cores)
-            session.arguments(job.program)
+            session.buffers(job.program)
             if session.seconds_left < job.settings.run_timeout:
                 # Over a slow link inputs may use up a session.
                 self._drop_session()
@@ -200,17 +201,17 @@ def _lasts(session: BoardSession, settings: BoardSettings) -> bool:
 
 def _measure(session: BoardSession, job: MeasureJob) -> Measurement:
     library = session.load(job.library.path)
-    arguments = session.arguments(job.program)
+    buffers = session.buffers(job.program)
     unit: dict[str, float | str] = {}
 
     def run(number: int, repeat: int) -> tuple[float, ...]:
-        return tuple(session.evaluator(library, number, repeat)(*arguments).results)
+        return session.time(library, buffers, number, repeat)
 
     if job.single_runs is not None:
         seconds = run(1, job.single_runs)
     elif session.counts_instructions:
         # Once: they are the same each time.
-        counted = session.count_instructions(library, arguments)
+        counted = session.count_instructions(library, buffers)
         seconds, unit = (counted * SECONDS_PER_INSTRUCTION,), {"unit": INSTRUCTIONS}
     else:
         seconds = time_kernel(run, job.best_seconds)
@@ -236,13 +237,7 @@ def _outputs(
     session: BoardSession, library: BuiltLibrary, program: Program, inputs: list[Array]
 ) -> list[Array]:
     """What a library computes of fresh inputs: an earlier kernel may have written over others."""
-    arguments = session.upload(program, inputs)
-    session.run(session.load(library.path), arguments)
-    return [
-        download(tensor)
-        for tensor, buffer in zip(arguments, program.buffers, strict=True)
-        if buffer.output
-    ]
+    return session.outputs(session.load(library.path), program, inputs)
 
 
 def _failed(job: MeasuringJob, error: ErrorClass, text: str) -> Outcome:
@@ -266,12 +261,22 @@ def _classify(session: BoardSession, error: Exception) -> tuple[ErrorClass, str]
         return ErrorClass.RUN, f"the kernel crashed: {text[text.index(_ENDED) :]}"
     if session.is_alive():
         return ErrorClass.RUN, text
-    time.sleep(_GONE_SECONDS)
-    if not session.board_is_registered():
+    seconds_left = session.seconds_left
+    if _leaves_the_tracker(session):
         return ErrorClass.BOARD_LOST, (
             f"the board {session.opened.name} left the tracker while it ran this (TVM's own "
             f"rpc_server does so when a kernel crashes, Tunebook's does not): {text}"
         )
-    if session.seconds_left < _CLOCK_SECONDS:
+    if seconds_left - _GONE_SECONDS < _CLOCK_SECONDS:
         return ErrorClass.RUN_TIMEOUT, limit
     return ErrorClass.RUN, f"the kernel ended the session: {text}"
+
+
+def _leaves_the_tracker(session: BoardSession) -> bool:
+    """Whether the board that served a session is gone, or goes within a moment."""
+    until = time.monotonic() + _LATEST_GONE_SECONDS
+    while time.monotonic() < until:
+        time.sleep(_GONE_SECONDS)
+        if not session.board_is_registered():
+            return True
+    return False

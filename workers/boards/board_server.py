@@ -42,6 +42,7 @@ from tunebook.workers.boards.server.parent_process import follow_parent
 from tunebook.workers.boards.server.rights import take_rights_of
 from tunebook.workers.boards.server.server_options import ServerOptions, server_options
 from tunebook.workers.boards.server.serving import BoardServer
+from tunebook.workers.boards.server.trial_calls import COUNT, STATE
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -69,10 +70,10 @@ def _prepare_runtime(options: ServerOptions) -> None:
     extra = Path(tvm.__file__).parent / "lib" / "libtvm_runtime_extra.so"
     ctypes.CDLL(str(extra), ctypes.RTLD_GLOBAL)
     tvm_ffi.register_global_func("tunebook.board.name", lambda: name, override=True)
-    tvm_ffi.register_global_func("tunebook.board.state", lambda: board_state(name), override=True)
+    tvm_ffi.register_global_func(STATE, lambda: board_state(name), override=True)
     if options.count_file is not None:
         count = InstructionCounter(options.count_file).count
-        tvm_ffi.register_global_func("tunebook.board.count_instructions", count, override=True)
+        tvm_ffi.register_global_func(COUNT, count, override=True)
 
 
 def _take_rights(options: ServerOptions) -> None:

@@ -27,6 +27,7 @@ from tunebook.workers.boards.server.exit_reasons import exit_text
 from tunebook.workers.boards.server.handshake import Client
 from tunebook.workers.boards.server.parent_process import die_with_parent
 from tunebook.workers.boards.server.tracker_link import BEAT_SECONDS
+from tunebook.workers.boards.server.trial_calls import TrialCalls
 
 logger = logging.getLogger("tunebook.board")
 
@@ -103,6 +104,7 @@ def _session(client: Client, folder: Path, leave_server: Callable[[], None]) -> 
     rpc_server._server_env(None, files)
     # TVM's own says nothing where a full disk takes a part of a file: the kernel looked broken.
     tvm_ffi.register_global_func("tvm.rpc.server.upload", files.keep, override=True)
+    TrialCalls(files.keep).register()
     rpc_ffi.ServerLoop(client.connection.fileno())
 
 
