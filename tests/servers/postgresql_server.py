@@ -14,7 +14,9 @@ from server_process import ServerProcess, unprivileged_user
 
 from tunebook.cache.storage.database import upgrade
 
-_SETTINGS = ("listen_addresses=", "fsync=off", "max_connections=60")
+# What autovacuum learns of a database that tests share, at a moment of its own choosing, would
+# change how the next test's queries are carried out.
+_SETTINGS = ("listen_addresses=", "fsync=off", "max_connections=60", "autovacuum=off")
 # Also of processes that a test has killed.
 _END_SESSIONS = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '{}'"
 _EMPTY = """

@@ -5,15 +5,15 @@ from __future__ import annotations
 import json
 import math
 import struct
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
 import tvm
 
-from tunebook.tuner.splitting.program import ENTRY, Program
-from tunebook.tuner.trials.tensors import Array, numpy_dtype, spoiled
+from tunebook.tuner.splitting.program import ENTRY, BufferSpec, Program
+from tunebook.tuner.trials.tensors import Array, byte_count, numpy_dtype, spoiled
 from tunebook.tuner.tvm_compat import BIG_CORES
 
 # The board has what comes in a call twice for a while.
@@ -122,10 +122,13 @@ class TunebookServerCalls:
 
     def place(self, name: str, program: Program, inputs: Sequence[Array]) -> str:
         layout = json.dumps([(one.shape, one.dtype, one.output) for one in program.buffers])
-        content = b"".join(one.tobytes() for one in _contents(program, inputs))
-        self._ask("place", name, layout, content[:_MOST_BYTES])
-        for offset in range(_MOST_BYTES, len(content), _MOST_BYTES):
-            self._ask("fill", name, offset, content[offset : offset + _MOST_BYTES])
+        offset = 0
+        for part in _in_parts(_contents(program, inputs)):
+            if offset == 0:
+                self._ask("place", name, layout, part)
+            else:
+                self._ask("fill", name, offset, part)
+            offset += len(part)
         return name
 
     def release(self, buffers: Any) -> None:
@@ -136,21 +139,43 @@ class TunebookServerCalls:
         return struct.unpack(f"<{repeat}d", seconds)
 
     def outputs(self, library: Any, buffers: Any, program: Program) -> list[Array]:
-        content = self._ask("outputs", library, ENTRY, buffers)
-        arrays, offset = [], 0
-        for buffer in program.buffers:
-            if buffer.output:
-                dtype, size = numpy_dtype(buffer.dtype), math.prod(buffer.shape)
-                array = np.frombuffer(content, dtype, size, offset).reshape(buffer.shape)
-                arrays.append(array)
-                offset += array.nbytes
-        return arrays
+        written = [buffer for buffer in program.buffers if buffer.output]
+        parts = [self._ask("outputs", library, ENTRY, buffers, _MOST_BYTES)]
+        for offset in range(_MOST_BYTES, byte_count(written), _MOST_BYTES):
+            parts.append(self._ask("more_outputs", buffers, offset, _MOST_BYTES))
+        return _arrays(written, b"".join(parts))
 
 
-def _contents(program: Program, inputs: Sequence[Array]) -> list[Array]:
+def _in_parts(arrays: Iterable[Array]) -> Iterator[bytes]:
+    """The bytes of all arrays, as many at once as may be in a call; at least once."""
+    part = b""
+    for array in arrays:
+        rest = np.ascontiguousarray(array).reshape(-1).view(np.uint8).data
+        while rest:
+            if len(part) == _MOST_BYTES:
+                yield part
+                part = b""
+            room = _MOST_BYTES - len(part)
+            part, rest = part + rest[:room], rest[room:]
+    yield part
+
+
+def _arrays(buffers: Sequence[BufferSpec], content: bytes) -> list[Array]:
+    """What lies one after the other in the content."""
+    arrays, offset = [], 0
+    for buffer in buffers:
+        dtype, count = numpy_dtype(buffer.dtype), math.prod(buffer.shape)
+        array = np.frombuffer(content, dtype, count, offset).reshape(buffer.shape)
+        arrays.append(array)
+        offset += array.nbytes
+    return arrays
+
+
+def _contents(program: Program, inputs: Sequence[Array]) -> Iterator[Array]:
     """What the buffers are filled with."""
     waiting = iter(inputs)
-    return [spoiled(buffer) if buffer.output else next(waiting) for buffer in program.buffers]
+    for buffer in program.buffers:
+        yield spoiled(buffer) if buffer.output else next(waiting)
 
 
 def _told(state: Any) -> dict[str, float | str]:

@@ -117,10 +117,6 @@ class BoardSession:
         """Until the board ends this session."""
         return self._began + self.limit - time.monotonic()
 
-    @property
-    def device(self) -> Any:
-        return self._session.cpu()
-
     def load(self, library: Path) -> Any:
         """A library of this path, uploaded and loaded unless it is among the last ones.
 

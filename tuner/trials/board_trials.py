@@ -107,9 +107,7 @@ class BoardTrials:
             return NoBoard("the session on the board has ended")
         began = time.monotonic()
         try:
-            session.use_cores(job.settings.num_cores)
-            session.buffers(job.program)
-            if session.seconds_left < job.settings.run_timeout:
+            if not _prepare(session, job):
                 # Over a slow link inputs may use up a session.
                 self._drop_session()
                 self._spent += time.monotonic() - began
@@ -199,6 +197,18 @@ def _lasts(session: BoardSession, settings: BoardSettings) -> bool:
     return session.seconds_left >= settings.run_timeout
 
 
+def _prepare(session: BoardSession, job: MeasuringJob) -> bool:
+    """Brings the program's inputs to the board; whether the session lasts for its kernel then."""
+    try:
+        session.use_cores(job.settings.num_cores)
+        session.buffers(job.program)
+    except Exception:
+        if session.seconds_left > _CLOCK_SECONDS:
+            raise
+        return False
+    return session.seconds_left >= job.settings.run_timeout
+
+
 def _measure(session: BoardSession, job: MeasureJob) -> Measurement:
     library = session.load(job.library.path)
     buffers = session.buffers(job.program)
@@ -261,22 +271,23 @@ def _classify(session: BoardSession, error: Exception) -> tuple[ErrorClass, str]
         return ErrorClass.RUN, f"the kernel crashed: {text[text.index(_ENDED) :]}"
     if session.is_alive():
         return ErrorClass.RUN, text
-    seconds_left = session.seconds_left
-    if _leaves_the_tracker(session):
+    is_over = session.seconds_left < _CLOCK_SECONDS + _GONE_SECONDS
+    if _leaves_the_tracker(session, _GONE_SECONDS if is_over else _LATEST_GONE_SECONDS):
         return ErrorClass.BOARD_LOST, (
             f"the board {session.opened.name} left the tracker while it ran this (TVM's own "
             f"rpc_server does so when a kernel crashes, Tunebook's does not): {text}"
         )
-    if seconds_left - _GONE_SECONDS < _CLOCK_SECONDS:
+    if is_over:
         return ErrorClass.RUN_TIMEOUT, limit
     return ErrorClass.RUN, f"the kernel ended the session: {text}"
 
 
-def _leaves_the_tracker(session: BoardSession) -> bool:
-    """Whether the board that served a session is gone, or goes within a moment."""
-    until = time.monotonic() + _LATEST_GONE_SECONDS
-    while time.monotonic() < until:
+def _leaves_the_tracker(session: BoardSession, seconds: float) -> bool:
+    """Whether the board that served a session is gone, or goes within so many seconds."""
+    until = time.monotonic() + seconds
+    while True:
         time.sleep(_GONE_SECONDS)
         if not session.board_is_registered():
             return True
-    return False
+        if time.monotonic() >= until:
+            return False

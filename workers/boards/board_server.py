@@ -69,6 +69,7 @@ def _prepare_runtime(options: ServerOptions) -> None:
     name = options.name
     extra = Path(tvm.__file__).parent / "lib" / "libtvm_runtime_extra.so"
     ctypes.CDLL(str(extra), ctypes.RTLD_GLOBAL)
+    # For workers of before; others read it in the state.
     tvm_ffi.register_global_func("tunebook.board.name", lambda: name, override=True)
     tvm_ffi.register_global_func(STATE, lambda: board_state(name), override=True)
     if options.count_file is not None:

@@ -19,17 +19,28 @@ PATIENCE = 240.0
 
 @dataclass(frozen=True)
 class AskedCounts:
-    """Look-ups that were answered, attempts that were made again, and what could not be mended."""
+    """Look-ups that were answered, attempts that were made again, what could not be mended, and the
+    seconds that all look-ups with another attempt took together."""
 
     answered: int = 0
     retried: int = 0
     failed: int = 0
+    mending: float = 0.0
+
+    def __add__(self, more: AskedCounts) -> AskedCounts:
+        return AskedCounts(
+            self.answered + more.answered,
+            self.retried + more.retried,
+            self.failed + more.failed,
+            self.mending + more.mending,
+        )
 
     def since(self, before: AskedCounts) -> AskedCounts:
         return AskedCounts(
             self.answered - before.answered,
             self.retried - before.retried,
             self.failed - before.failed,
+            self.mending - before.mending,
         )
 
 
@@ -59,7 +70,7 @@ class AskingClient:
         self._client.close()
 
     def _sleep(self, seconds: float) -> None:
-        self._add(retried=1)
+        self._counts += AskedCounts(retried=1)
         self._stopping.wait(seconds)
 
     def _ask_on(self) -> None:
@@ -67,7 +78,7 @@ class AskingClient:
             self._ask()
 
     def _ask(self) -> None:
-        began = time.monotonic()
+        began, before = time.monotonic(), self._counts
         try:
             answer = self._client.lookup(self._keys, accept_emulated=True)
             fault = "; ".join(str(miss) for miss in answer.misses)
@@ -75,14 +86,10 @@ class AskingClient:
             fault = str(error)
         if self._stopping.is_set():
             return
+        took = time.monotonic() - began
         if fault:
-            self.faults.append(f"after {time.monotonic() - began:.1f} s: {fault}")
-            self._add(failed=1)
-        else:
-            self._add(answered=1)
-
-    def _add(self, *, answered: int = 0, retried: int = 0, failed: int = 0) -> None:
-        now = self._counts
-        self._counts = AskedCounts(
-            now.answered + answered, now.retried + retried, now.failed + failed
+            self.faults.append(f"after {took:.1f} s: {fault}")
+        was_mended = not fault and self._counts.retried > before.retried
+        self._counts += AskedCounts(
+            answered=int(not fault), failed=int(bool(fault)), mending=took if was_mended else 0.0
         )

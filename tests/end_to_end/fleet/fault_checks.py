@@ -19,7 +19,8 @@ TRIALS = 18
 class FaultLine:
     """A line of the table of faults: seconds from the fault until the next trial was stored of what
     was worked on then (of the rounds that a worker held, where it was one), and from the job's end
-    until all boards were free; and the look-ups from the fault until then."""
+    until all boards were free; and the look-ups from the fault until then, of
+    which those that were mended by another attempt took so many seconds together."""
 
     fault: str
     trials: int
@@ -29,6 +30,7 @@ class FaultLine:
     boards_free_after: float
     look_ups: int
     retried: int
+    mended_within: float
     failed: int
 
     def as_property(self) -> tuple[str, tuple[str, dict[str, Any]]]:
@@ -114,5 +116,6 @@ class WatchedJob:
             boards_free_after=round(boards_free_after, 1),
             look_ups=asked.answered,
             retried=asked.retried,
+            mended_within=round(asked.mending, 1),
             failed=asked.failed,
         )

@@ -98,7 +98,7 @@ def test_what_is_too_large_for_a_call_comes_in_several(
     library = calls.load(build(program).path, "kernel.so")
     inputs = random_inputs(program)
     (found,) = calls.outputs(library, calls.place("a", program, inputs), program)
-    np.testing.assert_array_equal(found, inputs[0] - inputs[1])
+    assert found.tobytes() == (inputs[0] - inputs[1]).tobytes()
 
 
 def test_released_buffers_are_gone(session: Any, build: Callable[..., Any]) -> None:
@@ -119,6 +119,19 @@ def test_buffers_that_a_kernel_wrote_once_are_gone(session: Any, build: Callable
     calls.outputs(library, buffers, program)
     with pytest.raises(Exception, match="no buffers are called 'a'"):
         calls.outputs(library, buffers, program)
+
+
+def test_a_board_without_room_says_so(session: Any) -> None:
+    ask = session.get_function("tunebook.board.ask")
+    with pytest.raises(Exception, match=r"the board is out of memory \('place'\)"):
+        ask("place", "a", f'[[[{2**50}], "uint8", false]]', b"")
+    assert calls_of(session).state()["name"]
+
+
+def test_a_board_server_of_before_names_what_it_lacks(session: Any) -> None:
+    ask = session.get_function("tunebook.board.ask")
+    with pytest.raises(Exception, match="knows no 'dance'; upgrade it with the workers"):
+        ask("dance")
 
 
 def test_a_server_of_tvms_own_is_used_by_its_own_calls() -> None:

@@ -9,7 +9,8 @@ from typing import Any
 
 import tvm_ffi
 
-CPU = 1  # kDLCPU
+from tunebook.workers.boards.server.calls_in_a_row import calls_in_a_row
+
 # Of so many instructions, what differs between the first call and others is next to nothing.
 SURE_INSTRUCTIONS = 4_000_000
 # More takes the emulator seconds.
@@ -76,8 +77,7 @@ class InstructionCounter:
     def _spent(self, module: Any, name: str, calls: int, arguments: Sequence[Any]) -> int:
         """The instructions of 1 + calls, and of what surrounds them."""
         # TVM's loop around a kernel is native code, of a few instructions a call.
-        evaluator = tvm_ffi.get_global_func("runtime.RPCTimeEvaluator")
-        call = evaluator(module, name, CPU, 0, calls, 1, 0, 0, 0, 1, 0, "")
+        call = calls_in_a_row(module, name, calls, 1)
         with (
             mmap.mmap(self._file, mmap.PAGESIZE, prot=mmap.PROT_READ) as page,
             memoryview(page).cast("Q") as counts,
