@@ -18,6 +18,7 @@ from tvm.s_tir import meta_schedule as ms
 from tunebook.cache.records import Candidate, Record
 from tunebook.tuner.hashing import module_hash
 from tunebook.tuner.one_line import one_line
+from tunebook.tuner.search.code_length import code_length
 from tunebook.tuner.search.cost_model import CostModel, Seen
 from tunebook.tuner.traces.replay import replay
 from tunebook.tuner.traces.trace_steps import trace_text
@@ -36,8 +37,12 @@ _GENERATIONS = 2
 # most, whose features are known. The rest is sampled afresh.
 _MEASURED_SHARE = 0.2
 _SURVIVING_SHARE = 0.6
-# Candidates asked for beyond the round's size, since some turn out to be known.
+# Candidates asked for at least beyond the round's size: some turn out to be known, or overlong.
 _SPARE = 2
+# Elements written in a row: code that writes more fits no processor's instruction cache (4 elements
+# an instruction of 4 bytes, and as many that read: 32 KB), takes seconds to compile, and was never
+# among the fast.
+LONGEST_CODE = 16_384
 # Fewer fresh ones than this that replay are no space, unless there is something to evolve.
 _FEWEST_SAMPLED = 4
 _FEWEST_BESIDE = 1
@@ -111,11 +116,12 @@ class TaskSearch:
         self._survivors = {n: one for n, one in self._survivors.items() if n not in known}
         seen = dict(self._survivors)
         self._model.start_search(_scores(measured, known), seen)
-        fresh: dict[str, Any] = {}
-        for sch in self._generate(count + _SPARE, measured, len(known)):
+        found: dict[str, Any] = {}
+        for sch in self._generate(count, measured, len(known)):
             name = module_hash(sch.mod)
-            if name not in known and len(fresh) < count:
-                fresh[name] = sch
+            if name not in known:
+                found.setdefault(name, sch)
+        fresh = _preferred(found, count)
         self._keep_survivors({name: one for name, one in seen.items() if name not in fresh})
         longest_first = sorted(
             fresh.items(), key=lambda item: _steps_unrolled(item[1]), reverse=True
@@ -133,7 +139,7 @@ class TaskSearch:
             if self._spaces is None:
                 self._spaces = list(context.generate_design_space())
             # What is known may be among the best, and is left out of what is proposed.
-            asked = wanted + min(known, population)
+            asked = wanted + max(_SPARE, wanted // 2) + min(known, population)
             context.pre_tuning(asked, asked, self._spaces, database, self._model.tvm_model)
             found = context.generate_measure_candidates()
             context.post_tuning()
@@ -198,6 +204,14 @@ def _scores(measured: Sequence[Record], known: frozenset[str]) -> dict[str, floa
     }
     best = min(times.values(), default=0.0)
     return scores | {name: best / seconds for name, seconds in times.items()}
+
+
+def _preferred(found: dict[str, Any], count: int) -> dict[str, Any]:
+    """The first of what was found, by what it promises; of the overlong only what is needed to have
+    so many."""
+    overlong = {n for n, sch in found.items() if code_length(sch.mod["main"]) > LONGEST_CODE}
+    by_preference = [*(n for n in found if n not in overlong), *(n for n in found if n in overlong)]
+    return {name: found[name] for name in by_preference[:count]}
 
 
 def _steps_unrolled(schedule: Any) -> int:

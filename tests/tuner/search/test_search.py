@@ -18,6 +18,7 @@ from tunebook.cache.targets import Target
 from tunebook.cache.untrusted.traces import check_trace
 from tunebook.tuner.hashing import module_hash
 from tunebook.tuner.llvm_targets import tvm_target
+from tunebook.tuner.search.code_length import code_length
 from tunebook.tuner.search.cost_model import CostModel, Sample
 from tunebook.tuner.search.search import TaskSearch
 from tunebook.tuner.splitting.prepare import PreparedModule
@@ -54,9 +55,7 @@ def test_every_candidate_replays_to_the_module_it_names(
     assert len(candidates) == 6
     for candidate in candidates:
         check_trace(candidate.trace)
-        schedule = Schedule(tvm.ir.load_json(task.workload.tir))
-        Trace.apply_json_to_schedule(json.loads(candidate.trace), schedule)
-        assert module_hash(schedule.mod) == candidate.module_hash
+        assert module_hash(_replayed(task, candidate)) == candidate.module_hash
 
 
 def test_no_module_is_proposed_twice(tasks: dict[str, Task], host: Target) -> None:
@@ -75,6 +74,31 @@ def test_what_is_unrolled_most_comes_first(tasks: dict[str, Task], host: Target)
     unrolled = [_unrolled(one) for one in found]
     assert len(set(unrolled)) > 1
     assert unrolled == sorted(unrolled, reverse=True)
+
+
+@pytest.mark.parametrize("longest", [0, 2000, 1_000_000])
+def test_the_overlong_are_proposed_only_where_there_is_nothing_else(
+    tasks: dict[str, Task], host: Target, monkeypatch: pytest.MonkeyPatch, longest: int
+) -> None:
+    seen: dict[str, int] = {}
+
+    def length(function: Any) -> int:
+        return seen.setdefault(str(function), code_length(function))
+
+    monkeypatch.setattr("tunebook.tuner.search.search.code_length", length)
+    monkeypatch.setattr("tunebook.tuner.search.search.LONGEST_CODE", longest)
+    task = tasks["conv2d+add+prelu"]
+    found = _search(task, host).propose(12, [], NOTHING)
+    assert len(found) == 12 < len(seen)
+    lengths = [seen[str(_replayed(task, one)["main"])] for one in found]
+    short_ones = [one for one in seen.values() if one <= longest]
+    assert len([one for one in lengths if one <= longest]) == min(len(short_ones), 12)
+
+
+def _replayed(task: Task, candidate: Candidate) -> tvm.IRModule:
+    schedule = Schedule(tvm.ir.load_json(task.workload.tir))
+    Trace.apply_json_to_schedule(json.loads(candidate.trace), schedule)
+    return schedule.mod
 
 
 def _unrolled(candidate: Candidate) -> int:
