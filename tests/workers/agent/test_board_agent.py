@@ -75,7 +75,9 @@ def test_a_server_that_hung_while_the_tracker_was_away_is_replaced_too(
         server = board.registered.pid
         os.kill(server, signal.SIGSTOP)
     with running_tracker(port=held_port):
-        eventually(lambda: board.find_other_than(server), "another server is registered")
+        # One that hung before the agent saw it has as long as servers have to appear.
+        seconds = IMPATIENT.appear + 60
+        eventually(lambda: board.find_other_than(server), "another server is registered", seconds)
 
 
 def test_a_server_that_does_not_start_is_tried_for_as_long_as_it_takes(
