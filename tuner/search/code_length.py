@@ -10,7 +10,6 @@ from tvm import tirx
 from tunebook.tuner.splitting.tir_walk import kind
 
 _UNROLLED_UP_TO = "pragma_auto_unroll_max_step"
-_BLOCKS = ("SBlockRealize", "BlockRealize")
 
 
 @dataclass(frozen=True)
@@ -39,7 +38,7 @@ def _code(statement: Any, most_stores: int) -> _Code:
         return _loop(statement, most_stores)
     if name == "SeqStmt":
         return _all(statement.seq, most_stores)
-    if name in _BLOCKS:
+    if name == "SBlockRealize":
         statement = statement.block
     parts = [getattr(statement, part, None) for part in ("init", "body", "then_case", "else_case")]
     present = [part for part in parts if part is not None]

@@ -209,9 +209,9 @@ def _scores(measured: Sequence[Record], known: frozenset[str]) -> dict[str, floa
 def _preferred(found: dict[str, Any], count: int) -> dict[str, Any]:
     """The first of what was found, by what it promises; of the overlong only what is needed to have
     so many."""
-    overlong = {n for n, sch in found.items() if code_length(sch.mod["main"]) > LONGEST_CODE}
-    by_preference = [*(n for n in found if n not in overlong), *(n for n in found if n in overlong)]
-    return {name: found[name] for name in by_preference[:count]}
+    # Sorting leaves the rest in its order.
+    names = sorted(found, key=lambda name: code_length(found[name].mod["main"]) > LONGEST_CODE)
+    return {name: found[name] for name in names[:count]}
 
 
 def _steps_unrolled(schedule: Any) -> int:
