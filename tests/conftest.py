@@ -22,6 +22,7 @@ from hypothesis import HealthCheck, settings
 # Tests are imported without a package (--import-mode=importlib); these modules are shared by them.
 sys.path.insert(0, str(Path(__file__).parent / "servers"))
 
+from local_ports import holding_port
 from postgresql_server import PostgresqlServer, postgresql_binaries, running_postgresql
 from redis_server import RedisServer, redis_binary, running_redis
 
@@ -113,6 +114,22 @@ def redis_server() -> Iterator[RedisServer]:
         pytest.skip("no Redis is installed (no redis-server or valkey-server in PATH)")
     with running_redis() as server:
         yield server
+
+
+@pytest.fixture
+def patient_redis(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Redis is not given up where it is only this machine that stands still for a while."""
+    from tunebook.cache.live import redis_link
+    from tunebook.cache.live.redis_client import Timeouts
+
+    monkeypatch.setattr(redis_link, "Timeouts", lambda: Timeouts(connect=60, answer=60))
+
+
+@pytest.fixture
+def held_port() -> Iterator[int]:
+    """A port of 127.0.0.1 at which nobody listens, and that nobody is given meanwhile."""
+    with holding_port() as port:
+        yield port
 
 
 @pytest.fixture(scope="session")

@@ -5,12 +5,12 @@ The server here only plays a coordinator: its faults cannot be had from a real o
 
 from __future__ import annotations
 
-import socket
 from pathlib import Path
 from typing import Any
 
 import pytest
 from faulty_server import HANG_UP, Answer, FaultyServer, faulty_server
+from local_ports import holding_port
 
 from tunebook.cache.errors import (
     BudgetError,
@@ -245,9 +245,8 @@ def test_a_model_is_read_from_the_replica_that_answers() -> None:
 
 
 def test_a_coordinator_that_does_not_listen_is_named() -> None:
-    with socket.socket() as bound:
-        bound.bind(("127.0.0.1", 0))
-        url = f"http://127.0.0.1:{bound.getsockname()[1]}"
+    with holding_port() as port:
+        url = f"http://127.0.0.1:{port}"
         pauses = Pauses()
         with (
             Client(url, "token", retries=pauses.retries()) as client,

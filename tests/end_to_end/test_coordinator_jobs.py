@@ -8,6 +8,7 @@ import os
 import signal
 import subprocess
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
@@ -16,7 +17,7 @@ from typing import Any
 
 import psutil
 import pytest
-from sqlalchemy import create_engine, text, update
+from sqlalchemy import Connection, create_engine, text, update
 
 from tunebook.cache.model_files import ModelFiles
 from tunebook.cache.queue.submissions import BudgetLimits, Job, JobRequest, JobState
@@ -88,10 +89,16 @@ class Place:
         return self.job(job_id)
 
     def rows(self, query: str, **values: Any) -> list[tuple[Any, ...]]:
-        engine = create_engine(f"sqlite:///{self.database}")
+        with self.connection() as connection:
+            return [tuple(row) for row in connection.execute(text(query), values)]
+
+    @contextmanager
+    def connection(self) -> Iterator[Connection]:
+        """Another one to the database, whose changes are committed at its end."""
+        engine = create_engine(f"sqlite:///{self.database}", connect_args={"timeout": 60})
         try:
-            with engine.connect() as connection:
-                return [tuple(row) for row in connection.execute(text(query), values)]
+            with engine.begin() as connection:
+                yield connection
         finally:
             engine.dispose()
 
@@ -114,12 +121,10 @@ class Place:
     def bring_deadline(self, job_id: int, deadline: datetime) -> None:
         """Makes this the deadline of the job's budget."""
         budget = self.job(job_id).budget.id
-        engine = create_engine(f"sqlite:///{self.database}", connect_args={"timeout": 60})
-        with engine.begin() as connection:
+        with self.connection() as connection:
             connection.execute(
                 update(BudgetRow).where(BudgetRow.id == budget).values(deadline=deadline)
             )
-        engine.dispose()
 
     def rounds(self, job_id: int) -> int:
         """How many rounds of the job there are, open or not."""

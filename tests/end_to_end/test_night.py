@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import json
 import os
-import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -17,6 +16,7 @@ from types import ModuleType
 from typing import Any
 
 import pytest
+from local_ports import free_port
 
 from tunebook.cache.errors import ExitCode
 from tunebook.cache.store import Store
@@ -107,13 +107,10 @@ class Team:
 
 @pytest.fixture
 def team(tmp_path: Path, command: list[str], onnx_models: ModuleType) -> Iterator[Team]:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
     onnx_models.save(tmp_path / "convolution.onnx", onnx_models.convolution())
     onnx_models.save(tmp_path / "scaled.onnx", onnx_models.scaled())
     (tmp_path / "nightly.toml").write_text(NIGHT)
-    made = Team(tmp_path, command, port)
+    made = Team(tmp_path, command, free_port())
     with made.ends:
         yield made
 

@@ -16,7 +16,7 @@ sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[1] / "cac
 pytest.register_assert_rewrite("deployed_fleet")
 
 from deploy_services import SERVICES  # noqa: E402
-from redis_server import free_port  # noqa: E402
+from local_ports import free_port  # noqa: E402
 
 
 @pytest.fixture(scope="module")

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from deploy_files import DEPLOY
-from redis_server import free_port
+from local_ports import free_port
 
 from tunebook.cache.errors import BoardError
 

@@ -15,8 +15,8 @@ from cache_samples import conv, serve
 from deploy_files import DEPLOY
 from deploy_services import BOARDS, IMAGES, SERVICES, extras_of
 from deployed_fleet import DeployedFleet
+from local_ports import free_port
 from postgresql_server import PostgresqlServer
-from redis_server import free_port
 
 from tunebook.cache.access.tokens import Role
 from tunebook.cache.store import Store

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import secrets
 import shutil
-import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 from urllib.parse import quote
 
+from local_ports import free_port
 from server_process import PATIENCE, ServerProcess, unprivileged_user
 
 
@@ -60,17 +59,3 @@ def running_redis(password: str | None = None) -> Iterator[RedisServer]:
         yield server
     finally:
         server.remove()
-
-
-def free_port() -> int:
-    """A port of this machine that nobody has."""
-    while True:
-        # Below those that the system hands out: it stays free until its server is up, and while
-        # that is started again.
-        port = 20_000 + secrets.randbelow(9_000)
-        with socket.socket() as taken:
-            try:
-                taken.bind(("127.0.0.1", port))
-            except OSError:
-                continue
-            return port

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -97,16 +96,6 @@ class BoardInUse:
 def board() -> Iterator[BoardInUse]:
     with local_board(num_cores=1) as address:
         yield BoardInUse(address)
-
-
-@pytest.fixture
-def held_port() -> Iterator[int]:
-    """A port of 127.0.0.1 at which nobody listens. Only who names it can have it, as a tracker of
-    ours or a board server: without this socket another program might be given it meanwhile."""
-    with socket.socket() as held:
-        held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        held.bind(("127.0.0.1", 0))
-        yield int(held.getsockname()[1])
 
 
 @pytest.fixture(scope="session")

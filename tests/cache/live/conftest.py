@@ -16,9 +16,8 @@ OpenLive = Callable[..., Live]
 
 
 @pytest.fixture(autouse=True)
-def patience(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Redis is not given up where it is only this machine that stands still for a while."""
-    monkeypatch.setattr(redis_link, "Timeouts", lambda: Timeouts(connect=60, answer=60))
+def patience(patient_redis: None) -> None:
+    """All tests have it, but for those that make Redis hang."""
 
 
 @pytest.fixture

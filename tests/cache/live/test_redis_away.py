@@ -10,7 +10,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from redis_server import RedisServer, free_port, running_redis
+from local_ports import free_port
+from redis_server import RedisServer, running_redis
 
 from tunebook.cache.errors import UsageError
 from tunebook.cache.live.live import Live

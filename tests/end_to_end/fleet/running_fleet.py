@@ -17,8 +17,9 @@ from typing import Any, TypeVar
 from asking_clients import PATIENCE, AskedCounts, AskingClient
 from fleet_database import FleetDatabase
 from fleet_parts import Part, end_tree
+from local_ports import free_port
 from postgresql_server import PostgresqlServer, running_postgresql
-from redis_server import RedisServer, free_port, running_redis
+from redis_server import RedisServer, running_redis
 
 from tunebook.cache.access.tokens import Role
 from tunebook.cache.boards.registrations import RegisteredBoard

@@ -13,8 +13,6 @@ import pytest
 from fastapi.testclient import TestClient
 
 from tunebook.cache.access.tokens import Role
-from tunebook.cache.live import redis_link
-from tunebook.cache.live.redis_client import Timeouts
 from tunebook.cache.storage.database import upgrade
 from tunebook.cache.store import Store
 from tunebook.service.api import brief_questions
@@ -23,6 +21,8 @@ from tunebook.service.app import create_app
 
 # The samples of the cache's tests, and what tests of this folder share.
 sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[2] / "cache")]
+
+from running_coordinator import SELDOM_LOOKED_AT  # noqa: E402
 
 BASE_URL = "http://127.0.0.1:8470"
 
@@ -54,8 +54,7 @@ def make_client(store: Store, tmp_path: Path) -> Iterator[MakeClient]:
     with ExitStack() as ends:
 
         def make(role: Role | None = None, workers: Any = None, **settings: Any) -> TestClient:
-            # Else a test that takes some seconds meets an event: that its job waits.
-            settings = {"models": str(tmp_path / "models"), "look_seconds": 3600, **settings}
+            settings = {"models": str(tmp_path / "models"), **SELDOM_LOOKED_AT, **settings}
             app = create_app(Settings(**settings), store, workers=workers)
             headers = {}
             if role is not None:
@@ -68,12 +67,10 @@ def make_client(store: Store, tmp_path: Path) -> Iterator[MakeClient]:
 
 
 @pytest.fixture
-def patient_redis(monkeypatch: pytest.MonkeyPatch) -> None:
+def patient_redis(patient_redis: None, monkeypatch: pytest.MonkeyPatch) -> None:
     """For tests in which Redis is to be there all the time: else it counts as away once a process
     pauses for half a second."""
-    patience = 60.0
-    monkeypatch.setattr(redis_link, "Timeouts", lambda: Timeouts(patience, patience))
-    monkeypatch.setattr(brief_questions, "_PATIENCE_SECONDS", patience)
+    monkeypatch.setattr(brief_questions, "_PATIENCE_SECONDS", 60.0)
 
 
 @pytest.fixture(scope="session")

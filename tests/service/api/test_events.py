@@ -13,7 +13,13 @@ import pytest
 from cache_samples import A76, BOARD
 from job_samples import DIGEST
 from queue_samples import append_events
-from running_coordinator import PATIENCE, RunningCoordinator, received, running_coordinator
+from running_coordinator import (
+    PATIENCE,
+    SELDOM_LOOKED_AT,
+    RunningCoordinator,
+    received,
+    running_coordinator,
+)
 
 from tunebook.cache.queue.submissions import BudgetLimits, JobRequest
 from tunebook.cache.storage.moments import now
@@ -30,8 +36,7 @@ def job(store: Store) -> int:
 
 @pytest.fixture
 def coordinator(store: Store) -> Iterator[RunningCoordinator]:
-    # Else a test that takes some seconds meets an event: that its job waits.
-    with running_coordinator(store, look_seconds=3600) as running:
+    with running_coordinator(store, **SELDOM_LOOKED_AT) as running:
         yield running
 
 

@@ -20,6 +20,7 @@ from queue_samples import append_events
 from redis_server import RedisServer
 from running_coordinator import (
     PATIENCE,
+    SELDOM_LOOKED_AT,
     ReceivedEvent,
     RunningCoordinator,
     received,
@@ -79,8 +80,7 @@ def start_replica(
         def start(**settings: Any) -> Replica:
             store = ends.enter_context(Store.open(postgresql_url))
             live = ends.enter_context(Live.open(redis_server.url, store.place(), SECRET))
-            # Else a test that takes some seconds meets an event: that its job waits.
-            settings = {"models": str(tmp_path / "models"), "look_seconds": 3600, **settings}
+            settings = {"models": str(tmp_path / "models"), **SELDOM_LOOKED_AT, **settings}
             running = running_coordinator(store, live=live, **settings)
             replica = Replica(store, live, ends.enter_context(running))
             eventually(lambda: live.is_up, "Redis is there")

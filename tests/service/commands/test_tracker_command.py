@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 
 import pytest
+from local_ports import holding_port
 
 from tunebook.cache.errors import BoardError, ExitCode
 from tunebook.service.cli import run
@@ -53,10 +54,8 @@ def test_it_listens_where_it_says_until_it_is_stopped(start: Start) -> None:
 
 
 def test_it_listens_at_the_address_that_is_named_and_nowhere_else(start: Start) -> None:
-    with socket.socket() as held:
-        # So that nobody else listens there either.
-        held.bind(("127.0.0.1", 0))
-        port = held.getsockname()[1]
+    # So that nobody else listens there either.
+    with holding_port() as port:
         place = place_of(start("--host", "127.0.0.3", "--port", str(port)))
         assert query_tracker(place, PATIENCE).boards == ()
         with pytest.raises(OSError, match="refused"):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import socket
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -44,11 +43,3 @@ def store(database_template: Path, tmp_path: Path) -> Iterator[Store]:
 def nights(store: Store, tmp_path: Path) -> Iterator[Nights]:
     with running_coordinator(store, models=str(tmp_path / "models")) as coordinator:
         yield Nights(tmp_path, coordinator)
-
-
-@pytest.fixture
-def free_port() -> Iterator[int]:
-    """A port at which nobody listens, nor can while the test runs."""
-    with socket.socket() as held:
-        held.bind(("127.0.0.1", 0))
-        yield int(held.getsockname()[1])

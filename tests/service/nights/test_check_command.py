@@ -342,10 +342,10 @@ def test_no_other_answer_looks_like_a_miss(
 
 
 def test_a_coordinator_that_is_not_there_is_no_miss(
-    capfd: pytest.CaptureFixture[str], free_port: int, monkeypatch: pytest.MonkeyPatch
+    capfd: pytest.CaptureFixture[str], held_port: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TUNEBOOK_PATIENCE", "0")
-    server = f"http://127.0.0.1:{free_port}"
+    server = f"http://127.0.0.1:{held_port}"
     assert run(["check", "1" * 64, "--target", A76, "--server", server]) == ExitCode.SERVER
     assert "does not answer" in capfd.readouterr().err
 

@@ -114,11 +114,11 @@ def test_a_summary_that_cannot_be_written_is_noticed_before_the_night(
 def test_a_coordinator_that_is_not_there_is_noticed(
     nightly: Nightly,
     nights: Nights,
-    free_port: int,
+    held_port: int,
     capfd: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("TUNEBOOK_PATIENCE", "0")
     nights.file("a")
-    assert nightly("--server", f"http://127.0.0.1:{free_port}") == ExitCode.SERVER
+    assert nightly("--server", f"http://127.0.0.1:{held_port}") == ExitCode.SERVER
     assert "does not answer" in capfd.readouterr().err

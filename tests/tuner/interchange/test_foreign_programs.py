@@ -5,10 +5,10 @@ from __future__ import annotations
 import resource
 from collections.abc import Callable, Iterator
 
-import psutil
 import pytest
 import tvm
 from near_programs import A76, matmul, random_traces
+from process_looks import children_that_run
 
 from tunebook.cache.errors import ModelError, UntrustedProgramError
 from tunebook.cache.records import Workload
@@ -118,20 +118,9 @@ class TestProcesses:
         list(foreign.answers([LoadProgram("{}"), LoadProgram("{}")]))
 
         def are_limited() -> bool:
-            limits = [resource.prlimit(one.pid, resource.RLIMIT_DATA)[0] for one in loading()]
+            loading = children_that_run("tunebook.tuner.interchange.loading_process")
+            limits = [resource.prlimit(one.pid, resource.RLIMIT_DATA)[0] for one in loading]
             # One that is still starting has none yet.
             return bool(limits) and all(0 < limit <= 4 * 2**30 for limit in limits)
 
         eventually(are_limited, "each has a limit")
-
-
-def loading() -> list[psutil.Process]:
-    """The processes of this one that load programs."""
-    return [one for one in psutil.Process().children() if _loads(one)]
-
-
-def _loads(process: psutil.Process) -> bool:
-    try:
-        return "tunebook.tuner.interchange.loading_process" in process.cmdline()
-    except psutil.Error:  # it ended meanwhile
-        return False

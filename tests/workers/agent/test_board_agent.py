@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 from kept_boards import CLASS, IMPATIENT, NAME, Coordinator, KeptBoard
+from local_ports import holding_port
 
 from tunebook.cache.board_names import quarantine_class
 from tunebook.tuner.trials.trials import BoardAddress
@@ -110,7 +111,7 @@ def test_a_place_to_listen_that_is_not_there_yet_costs_a_line_in_the_log(
 def test_a_board_listens_where_it_is_told_to_and_is_handed_out_under_another_address(
     keep_board: KeepBoard, eventually: Eventually, held_port: int
 ) -> None:
-    with running_tracker() as tracker, _held("127.0.0.2", held_port):
+    with running_tracker() as tracker, holding_port("127.0.0.2", held_port):
         board = keep_board(tracker, host="127.0.0.2", advertise="192.0.2.33", port=held_port)
         eventually(board.find, "the board is registered")
         assert board.registered.host == "192.0.2.33"
@@ -121,14 +122,6 @@ def test_a_board_listens_where_it_is_told_to_and_is_handed_out_under_another_add
 
 def _connect(host: str, port: int) -> None:
     socket.create_connection((host, port), timeout=60).close()
-
-
-def _held(host: str, port: int) -> socket.socket:
-    """Keeps others from a port until the board has it, as `held_port` does at its address."""
-    held = socket.socket()
-    held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    held.bind((host, port))
-    return held
 
 
 def test_nothing_is_left_of_an_agent_that_leaves(
